@@ -1,5 +1,4 @@
-//! Runs that are interrupted: what they report, their exit status, and that no server outlives
-//! them.
+//! Interrupts runs, and checks their reports, their exit status, and that no server outlives them.
 #![cfg(target_os = "linux")]
 
 use relativist_testing as _;
@@ -18,11 +17,13 @@ use tempfile::TempDir;
 
 const RELATIVIST: &str = env!("CARGO_BIN_EXE_relativist-bench");
 
-/// The name of a variable by which processes are found that descend from a run, wherever they are.
+/// An environment variable that marks all descendants of a run, whatever their parents and sessions
+/// are.
 const MARKER: &str = "RELATIVIST_TEST_RUN";
 
-/// A run, in a process group of its own as a terminal's would be, and in a folder of its own. Its
-/// stdout and stderr are files there: a pipe would be held open by processes that it leaves behind.
+/// A run in its own process group, as if a terminal had started it, and in its own folder. Its
+/// stdout and stderr are files there, because processes that it leaves behind would hold pipes
+/// open.
 struct Run {
     child: Child,
     folder: TempDir,
@@ -38,17 +39,17 @@ impl Run {
         Self { child, folder }
     }
 
-    /// The contents of a file in its folder.
+    /// Returns the contents of a file in the folder.
     fn read(&self, name: &str) -> String {
         fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
     }
 
-    /// Waits for its end.
+    /// Waits until the run ends.
     fn status(&mut self) -> ExitStatus {
         wait_for(|| self.child.try_wait().unwrap()).expect("it ends within half a minute")
     }
 
-    /// All its descendants, with their arguments. Those that have ended have none.
+    /// Returns all descendants of the run with their arguments. Zombies have no arguments.
     fn processes(&self) -> Vec<(i32, String)> {
         let marker = format!("{MARKER}={}\0", self.folder.path().display());
         let find = |pid: i32| {
@@ -61,7 +62,7 @@ impl Run {
         pids.filter_map(find).collect()
     }
 
-    /// Waits until it has started a server, by itself or through a script.
+    /// Waits until the run has started a server, directly or through a script.
     fn wait_for_server(&self) -> i32 {
         let is_server = |arguments: &str| arguments.contains("\0echo\0") && !arguments.contains("\0supervise\0");
         let server =
@@ -78,7 +79,7 @@ impl Run {
     }
 }
 
-/// Only a test that has failed leaves something.
+/// Kills the processes that a failed test leaves behind.
 impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -89,7 +90,7 @@ impl Drop for Run {
     }
 }
 
-/// Polls for half a minute.
+/// Polls `found` for half a minute.
 fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
     (0..3_000).find_map(|_| {
         sleep(Duration::from_millis(10));
@@ -130,10 +131,10 @@ fn interrupted_figures_are_drawn() {
     assert!(run.read("out/report.html").contains("<svg"));
 }
 
-/// A program in `folder` that starts the bare server.
+/// Writes a script to `folder` that starts the echo server.
 fn script(folder: &Path, text: &str) -> String {
     let path = folder.join("server");
-    // It reports a version at once, as servers do.
+    // Like a server, the script handles `-V`.
     let text = format!("#!/bin/sh\n[ \"$1\" != -V ] || exec ECHO\n{text}\n")
         .replace("ECHO", &format!("'{RELATIVIST}' echo \"$@\""));
     fs::write(&path, text).unwrap();
@@ -141,8 +142,8 @@ fn script(folder: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-/// The workbench starts the server by itself, through a script, in a session of its own, or as a
-/// daemon, which is an orphan.
+/// The workbench starts the server directly, through a script, in a new session, or as a daemon,
+/// whose parent has ended.
 #[test]
 fn no_server_outlives_the_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -169,18 +170,18 @@ fn no_server_outlives_the_run() {
     }
 }
 
-/// A complete run, too, ends the servers that are descendants of its command.
+/// A complete run also ends the servers that its command started as daemons.
 #[test]
 fn no_daemon_outlives_a_complete_run() {
     let folder = tempfile::tempdir().unwrap();
     let server = script(folder.path(), "(setsid ECHO &)\nexec sleep 1000");
     let mut run = Run::begin(&format!("load --exec {server} --no-preload --unchecked --rounds 1 --seconds 2"));
     assert!(run.status().success(), "{}", run.read("stderr"));
-    // It ends after them.
+    // The run ends only after all servers.
     assert_eq!(run.processes(), []);
 }
 
-/// The server ends with its supervisor, too.
+/// A server ends when its supervisor is killed.
 #[test]
 fn no_server_outlives_its_supervisor() {
     let mut run = Run::begin("load --exec 'relativist-bench echo' --no-preload --unchecked --rounds 20 --seconds 3");

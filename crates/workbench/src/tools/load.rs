@@ -17,26 +17,27 @@ use crate::memcached::server::{Address, Place, ServerCommand};
 use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 
-/// Put load on memcached servers, one or several in turns with the same workload
+/// Put load on one memcached server, or on several in turns with the same workload
 ///
 /// Simulates many clients per thread, each with a connection. In a closed loop a client sends
-/// --depth requests by one write and waits for all replies. In an open loop (--rate) clients send
+/// --depth requests in one write and waits for all replies. In an open loop (--rate) clients send
 /// each request when it is due, and its latency counts from then, so a stall delays all requests
-/// that are due meanwhile. Requests that are due within the measured time are sent and waited for
-/// even after it. A request is late if its reply does not arrive within the measured time again
-/// plus 10 s. Every reply is checked, key and value; a wrong one ends the run. Refused requests are
-/// counted. So are requests that are lost with their connection, in an open loop with the time they
-/// had waited; the connection is then opened again.
+/// that are due meanwhile. All requests that are due within the measured time are sent, if
+/// necessary after it, and their replies are awaited. Requests without a reply when the measured
+/// time plus 10 s have passed again count as late. Key and value of every reply are checked; a
+/// wrong one ends the run. Refused requests are counted. If a connection breaks, its unanswered
+/// requests count as lost, and the client connects again. In an open loop, the time that lost
+/// requests had waited counts as their latency.
 ///
-/// --exec and --vs take commands in quotes and start servers. The address to listen on is appended
-/// as -l and -p, or -s. Servers are measured in turns, in a changing order, with the same keys;
-/// ratios are taken pair by pair. Programs in the folder of this one are preferred to those in
-/// PATH. If root starts memcached, it needs -u.
+/// --exec and --vs start servers; put the command in quotes. The options -l and -p, or -s, with the
+/// address are appended. Servers are measured in turns, in a changing order, with the same keys.
+/// Ratios are taken between measurements of the same round. Programs in the folder of this one are
+/// preferred to those in PATH. If root starts memcached, it needs -u.
 ///
-/// A server's CPU time is the time that the kernel accounts to its process during the measurement;
-/// likewise for the clients. If clients use as much CPU as the server has, they are the bottleneck:
-/// give them CPUs of their own (--client-cores), and compare CPU time per request rather than
-/// requests per second.
+/// CPU time is what the kernel accounts to the server's process and to the client threads during
+/// the measurement. If the clients use all of their CPU time, they are the bottleneck: give them
+/// CPUs of their own (--client-cores), and compare CPU time per request rather than requests per
+/// second.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Address of a running server: HOST:PORT or unix:PATH [default: 127.0.0.1:11211]
@@ -54,7 +55,7 @@ pub struct Args {
     #[serde(skip)]
     vs: Vec<ServerCommand>,
 
-    /// Started servers listen on Unix sockets
+    /// Let started servers listen on Unix sockets
     #[arg(long, requires = "exec")]
     unix: bool,
 
@@ -69,11 +70,12 @@ pub struct Args {
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement; ignored with --grow, which ends when the items are stored
+    /// Seconds per measurement; ignored with --grow, where a measurement ends when the items are
+    /// stored
     #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// Keep latencies of GETs per interval of this many seconds, in the JSON file
+    /// In the JSON file, also keep the latencies of GETs for each interval of this length
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeline: Option<f64>,
 
@@ -112,7 +114,7 @@ struct Results {
     comparisons: Vec<Comparison>,
 }
 
-/// The first server compared with another one.
+/// The comparison of the first server with another one.
 #[derive(Debug, Serialize)]
 struct Comparison {
     over: String,

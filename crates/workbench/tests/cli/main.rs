@@ -1,5 +1,5 @@
-//! Every subcommand, run as a process with tiny measurements: it ends well, prints its tables, and
-//! leaves JSON of the documented shape. Nothing here looks at a time.
+//! Runs every subcommand as a process with tiny measurements, and checks the exit status, the
+//! printed tables and the structure of the JSON. No test depends on measured times.
 
 use relativist_testing as _;
 
@@ -15,7 +15,7 @@ fn relativist(line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_relativist-bench")).args(words).output().expect("the binary starts")
 }
 
-/// Runs `line` with `--json`; returns stdout and the document.
+/// Runs the command line `line` with `--json`. Returns stdout and the JSON document.
 fn measure(line: &str) -> (String, Value) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("samples.json");
@@ -40,8 +40,8 @@ fn check_envelope(document: &Value, line: &str) {
     assert!(measured.iter().any(|version| version.as_str().unwrap().starts_with("papaya 0.")), "{measured:?}");
 }
 
-/// Checks that each comparison has `candidates` candidates with `rounds` samples above zero of
-/// `threads` threads.
+/// Checks that each comparison has `candidates` candidates, and that each candidate has `rounds`
+/// samples above zero from the right number of threads.
 fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
     for comparison in comparisons.as_array().unwrap() {
         let candidate_results = comparison["contenders"].as_array().unwrap();
@@ -59,7 +59,7 @@ fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
     }
 }
 
-/// Synchronised tables, without handles.
+/// The number of synchronised tables, not counting rows with handles.
 const TABLES: usize =
     9 + cfg!(feature = "liburcu") as usize + cfg!(feature = "tbb") as usize + cfg!(feature = "cuckoo") as usize;
 
@@ -78,7 +78,8 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
     assert_eq!(comparisons.as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(comparisons[0]["contenders"][0]["name"], "relativist");
     assert_eq!((&comparisons[0]["work"], &comparisons[7]["work"]), (&"hit".into(), &"miss".into()));
-    // With handles of four, our batches, the unsynchronised table, and none.
+    // Further rows: four tables with handles, our batched lookups, the unsynchronised table, and
+    // the harness alone.
     check_comparisons(comparisons, TABLES + 4 + 1 + 2, 2);
     for picture in ["hit-u64.svg", "miss-u64.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
@@ -220,7 +221,7 @@ fn wrong_options_are_refused_with_an_explanation() {
     }
 }
 
-/// Every object twice: what fits is missed once.
+/// Every object is requested twice. Objects that fit into the cache miss once.
 #[test]
 fn replay_reports_every_policy() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,7 +286,7 @@ fn hash_studies_the_four_caches_and_writes_a_page() {
     for number in 0..20 {
         let path = files.join(format!("file-{number}"));
         std::fs::write(&path, [1; 9000]).unwrap();
-        // File systems choose blocks when they write them.
+        // File systems allocate blocks when they write the data.
         std::fs::File::open(path).unwrap().sync_all().unwrap();
     }
     let line = format!("hash --files {} --probe-ns 5 --out {} --csv {}", files.display(), out.display(), csv.display());
@@ -347,8 +348,8 @@ fn hash_says_what_is_wrong_with_keys() {
     }
 }
 
-/// A server in this process. (Servers that are started are ours for echoing: others may not have
-/// been built.)
+/// The server runs in this process. Other tests start the echo server, because relativistd may not
+/// have been built.
 #[cfg(target_os = "linux")]
 #[test]
 fn load_measures_a_server_that_is_running() {
@@ -379,7 +380,7 @@ fn load_measures_a_server_that_is_running() {
 #[test]
 fn load_compares_servers_that_it_starts() {
     let echo = "relativist-bench echo --threads 2 --value-size 50 --protocol meta";
-    // A closed loop doesn't see enough of stalls for tails to be compared.
+    // In a closed loop, few requests meet a stall, so tails are not compared.
     let closed: &[&str] = &["cpu", "rate"];
     for (more, compared) in [("", closed), ("--unix --rate 2000", &["cpu", "rate", "get-p999"])] {
         let line =
@@ -430,7 +431,7 @@ fn an_interrupted_soak_reports_what_it_has_done() {
     assert!(text.contains("answers, none wrong"), "{text}");
 }
 
-/// As with other tools: a script's options, and then the user's own.
+/// Like other tools, so that a script can put the user's options after its own.
 #[test]
 fn the_last_of_an_option_counts() {
     let line = "compare --workload hit --entries 64 --threads 1 --tables papaya --seconds 1 --seconds 0.002";
@@ -439,7 +440,7 @@ fn the_last_of_an_option_counts() {
     assert_eq!(samples.as_array().unwrap().len(), 2);
 }
 
-/// Programs can read the document from a pipe.
+/// So that programs can read the document from a pipe.
 #[test]
 fn the_document_can_go_to_stdout() {
     let output = relativist(

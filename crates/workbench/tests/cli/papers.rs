@@ -1,4 +1,4 @@
-//! Subcommands that reproduce papers.
+//! The subcommands that reproduce papers.
 
 use super::*;
 
@@ -125,8 +125,8 @@ fn resize_measures_any_table_with_any_number_of_readers() {
     assert_eq!(document["results"]["comparisons"].as_array().unwrap().len(), 2 * 3);
 }
 
-/// A run of everything that `figures` writes, and another after the first was killed while it wrote
-/// its last sample.
+/// Runs `figures` with all outputs, and runs it again as if the first run had been killed while it
+/// wrote its last sample.
 #[test]
 fn figures_are_drawn_and_resumed() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The tables: relativist always, and the selected competitors.
+//! The compared tables: relativist, and the selected competitors.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub enum Name {
     StdRwlock,
     /// std's HashMap behind parking_lot's RwLock
     ParkingLot,
-    /// hashbrown::HashMap without synchronisation: lookups, and everything else with one thread
+    /// hashbrown::HashMap without synchronisation; except for lookups it runs with one thread only
     Hashbrown,
     /// liburcu's cds_lfht
     #[cfg(feature = "liburcu")]
@@ -53,12 +53,12 @@ pub enum Name {
 }
 
 impl Name {
-    /// Whether it may be updated while other threads use it.
+    /// Returns whether the table may be updated while other threads use it.
     pub fn is_synchronised(self) -> bool {
         self != Self::Hashbrown
     }
 
-    /// Whether it can hold such entries.
+    /// Returns whether the table can hold entries of this kind.
     pub fn holds(self, kind: Kind) -> bool {
         kind == Kind::U64 || !self.is_foreign()
     }
@@ -75,7 +75,7 @@ impl Name {
         }
     }
 
-    /// An empty table of entries that it [`holds`](Self::holds).
+    /// Makes an empty table for entries of a kind that it [`holds`](Self::holds).
     pub fn make(self, kind: Kind, capacity: usize) -> Arc<dyn Candidate> {
         match self {
             #[cfg(feature = "liburcu")]
@@ -115,7 +115,7 @@ fn make<T: Table>(capacity: usize) -> Arc<dyn Candidate> {
     Arc::new(T::with_capacity(capacity))
 }
 
-/// The competitors among `names` that can take part, each once, in a fixed order.
+/// Returns the competitors among `names` that can take part, each once, in a fixed order.
 pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> Vec<Name> {
     let takes_part = |&name: &Name| {
         name != Name::Relativist
@@ -130,7 +130,8 @@ pub fn competitors(names: &[Name], kind: Kind, may_be_unsynchronised: bool) -> V
 /// every group, because ratios are only taken between tables that were measured in turns. A table
 /// that does not fit is alone with ours.
 pub fn groups(competitors: &[Name], kind: Kind, entries: u64, memory: u64) -> Vec<Vec<Name>> {
-    // The most memory that a table takes while it is filled: some hold everything twice.
+    // The maximum memory that a table uses while it is filled. Some tables hold all entries twice
+    // while they grow.
     let each = entries * if kind == Kind::U64 { 150 } else { 300 };
     let room = (memory / each.max(1)).saturating_sub(1).max(1) as usize;
     if competitors.is_empty() { vec![Vec::new()] } else { competitors.chunks(room).map(<[_]>::to_vec).collect() }
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Every table against std's, through the loops that measure it.
+    /// Compares every table with std's map, through the loops that measure it.
     #[test]
     fn tables_do_what_std_does() {
         for kind in [Kind::U64, Kind::Strings] {
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(table.remove(0..1000), 500, "{name} removed keys that were absent, or kept some");
         assert_eq!(table.iterate(), (0, 0), "{name}");
 
-        // Random operations, replayed on std's map.
+        // Random operations are repeated on std's map.
         let mut model = BTreeMap::new();
         let mut draws = Draws::new(0..300, None, 60, seed(7, 0));
         for _ in 0..20 {
@@ -201,7 +202,7 @@ mod tests {
         table.settle();
     }
 
-    /// All ways to look up keys must see the same table.
+    /// All ways to look up keys must find the same entries.
     #[test]
     fn all_ways_to_look_up_find_what_is_there() {
         use crate::harness::keys::{ABSENT, Indices};
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Two threads whose keys don't meet, in a table that grows.
+    /// Two threads use different keys in a table that grows.
     #[test]
     fn tables_are_synchronised() {
         for kind in [Kind::U64, Kind::Strings] {

@@ -1,8 +1,8 @@
-//! `relativist-bench compare`: concurrent maps on the same workloads.
+//! `relativist-bench compare` compares concurrent maps on the same workloads.
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`setting`] | the workloads, and what else a comparison's candidates have in common |
+//! | [`setting`] | the workloads, and the other parameters of a comparison |
 //! | [`candidates`] | the tables |
 //! | [`steady_state`] | workloads without a natural end: lookups, the matrix, iteration |
 //! | [`run_to_completion`] | workloads that run to completion: mixes, growing, removal; [`crate::harness::latency`] of single operations |
@@ -11,9 +11,10 @@
 //! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
 //!
 //! A workload plans [`Job`]s; each makes one or more [comparisons](crate::harness::comparison).
-//! Candidates are always measured in turns, round by round. Workloads that keep tables from round
-//! to round keep all of them at once, as long as they fit `--memory`; otherwise as many as fit,
-//! always together with ours. Workloads that make a new table each time keep one.
+//! Candidates are always measured in turns, round by round. Some workloads keep their tables from
+//! round to round. If all tables together exceed `--memory`, these workloads measure the
+//! competitors in groups, each together with our table. The other workloads make a new table for
+//! each measurement, so only one exists at a time.
 
 pub mod candidates;
 pub mod plot;
@@ -46,20 +47,20 @@ use crate::tools::compare::subprocess::Trace;
 
 /// Compare concurrent maps on the same workloads, in interleaved rounds
 ///
-/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation takes a
-/// guard or lock of its own. Rows named "handle" keep one for 1024 operations, and are compared
-/// with relativist's handle. hashbrown is not synchronised: it marks the lower bound, and except
-/// for lookups it runs with one thread only. evmap's readers have a handle per thread; its writer
-/// is shared through a mutex and publishes every update. Background threads of a table (relativist,
+/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation takes its
+/// own guard or lock. Rows named "handle" keep a guard for 1024 operations, and are compared with
+/// relativist's handle. hashbrown is not synchronised: it shows the lower bound, and except for
+/// lookups it runs with one thread only. evmap's readers have a handle per thread; its writer is
+/// shared through a mutex, and publishes every update. Background threads of a table (relativist,
 /// cds_lfht) run during the measurements.
 ///
-/// Keys look random. Their order cannot be learned by a predictor and does not depend on the
-/// previous operation, so this measures throughput, not latency. "harness alone" is the loop
-/// without a table; every row includes it. Every answer is checked.
+/// Keys look random, so the processor cannot predict them. A key does not depend on the previous
+/// operation, so operations overlap: this measures throughput, not latency. "harness alone" is the
+/// loop without a table; every row includes its time. Every result is checked.
 ///
-/// Figures are medians over rounds, with quartiles, and the ratio to relativist, taken round by
-/// round: above 1 the other table is slower or larger. Where relativist has a target, the cell says
-/// whether it was met.
+/// Cells show medians over rounds, quartiles, and the median over rounds of the ratio to
+/// relativist: above 1, the other table is slower or larger. Where relativist has a target, the
+/// cell shows whether it was met.
 ///
 /// cds_lfht, oneTBB and libcuckoo (u64 only) take part in builds with --features
 /// liburcu,tbb,cuckoo, which need Debian's liburcu-dev, libtbb-dev and libcuckoo-dev. mimalloc then
@@ -98,13 +99,13 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
 
-    /// Rounds; each measures every candidate once, in a changing order. At most 3 for memory, 1 for
-    /// churn
+    /// Rounds; each measures every candidate once, in a changing order. memory has at most 3, churn
+    /// has 1
     #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement, after a warm-up of a quarter of that; for workloads without a
-    /// natural end [default: 0.1, for churn 60]
+    /// Seconds per measurement of a workload without a natural end, after a warm-up of a quarter of
+    /// that [default: 0.1, for churn 60]
     #[arg(long, value_parser = parse_seconds)]
     seconds: Option<f64>,
 
@@ -112,8 +113,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
 
-    /// Start from an empty table instead of one with room for all entries, in: hit, miss, matrix,
-    /// remove, clear, iterate
+    /// In hit, miss, matrix, remove, clear and iterate, fill tables that were made empty instead of
+    /// with room for all entries
     #[arg(long)]
     grow: bool,
 
@@ -121,7 +122,7 @@ pub struct Args {
     #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1 << 30))]
     memory: Option<u64>,
 
-    /// Draw the results as SVG into this folder, a file per workload
+    /// Draw the results as SVG into this folder, one file per workload and type of entries
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     out: Option<PathBuf>,
@@ -131,7 +132,7 @@ pub struct Args {
     output: Output,
 }
 
-/// Comparisons that are made together because they share tables.
+/// A group of comparisons that are made together because they share tables.
 pub struct Job<'a> {
     measurements: usize,
     measure: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
@@ -145,14 +146,14 @@ impl<'a> Job<'a> {
     }
 }
 
-/// What workloads need to plan and to measure.
+/// What workloads need in order to plan and to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     args: &'a Args,
     cpus: &'a Cpus,
-    /// Bytes that tables may take.
+    /// The memory limit of all tables together, in bytes.
     memory: u64,
-    /// Further results of workloads, which are no comparisons.
+    /// Results of workloads that are not comparisons.
     traces: &'a Mutex<Vec<Trace>>,
 }
 
@@ -161,12 +162,12 @@ impl<'a> Context<'a> {
         Window::new(Duration::from_secs_f64(self.args.seconds.unwrap_or(0.1)))
     }
 
-    /// The capacity with which tables for this number of entries are constructed.
+    /// Returns the capacity with which tables for this number of entries are made.
     fn capacity(&self, entries: u64) -> usize {
         if self.args.grow { 0 } else { entries as usize }
     }
 
-    /// Every kind and number of entries that `workload` is measured with.
+    /// Returns every kind and number of entries with which `workload` is measured.
     fn sizes(&self, workload: Workload) -> Vec<(Kind, u64)> {
         let kinds: &[Kind] = match (self.args.keys.as_slice(), workload) {
             ([], Workload::Matrix) => &[Kind::U64, Kind::Strings],
@@ -211,7 +212,7 @@ struct Results {
     traces: Vec<Trace>,
 }
 
-/// The selected workloads, each once, in a fixed order.
+/// Returns the selected workloads, each once, in a fixed order.
 fn workloads(args: &Args) -> Vec<Workload> {
     let all = Workload::value_variants().iter().copied();
     match args.workload.as_slice() {

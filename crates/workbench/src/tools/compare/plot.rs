@@ -1,5 +1,5 @@
-//! Comparisons as pictures: an SVG for each workload and kind of entries, with a panel for each
-//! printed table, and in it a bar for each candidate and number of threads.
+//! Draws comparisons: an SVG for each workload and kind of entries. It has a panel for each printed
+//! table, and the panel has a bar for each candidate and number of threads.
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +25,14 @@ const BELOW_PANEL: u32 = 56;
 const KEY_WIDTH: u32 = 165;
 const LINE: u32 = 16;
 
-/// Bars more than this many times as long as our longest are cut, so that the others stay readable.
+/// Bars that are more than `CUT` times as long as our longest one are cut, so that the others stay
+/// readable.
 const CUT: f64 = 5.0;
 
 const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
                            ours that is (of a handle: our handle).";
 
-/// Ours and those of competitors, from few to many threads.
+/// Colours of our bars and of competitors' bars, from few to many threads.
 const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
 const COMPETITORS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
 const INK: RGBColor = RGBColor(40, 44, 52);
@@ -48,19 +49,19 @@ pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -
         }
     }
     for (path, comparisons) in pictures {
-        // The library's errors borrow the picture.
+        // Errors are formatted here, because the library's error types borrow the picture.
         draw_picture(&path, &comparisons, caption)
             .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
     }
     Ok(())
 }
 
-/// Named after the workload and the entries: `hit-u64.svg`.
+/// Returns the name of a picture, such as `hit-u64.svg`, from the workload and the kind of entries.
 fn file_name(setting: &Setting) -> String {
     format!("{}-{}.svg", spell(&setting.workload), spell(&setting.kind))
 }
 
-/// A section as it is drawn.
+/// A section, and its layout in the picture.
 struct Panel<'c> {
     section: Section<'c>,
     names: Vec<&'static str>,
@@ -72,7 +73,7 @@ impl<'c> Panel<'c> {
         Self { names: section.names(), labels: section.labels(), section }
     }
 
-    /// Row, series and content of each bar.
+    /// Returns row, series and content of each bar.
     fn bars(&self) -> Vec<(usize, usize, &'c CandidateResult)> {
         let mut bars = Vec::new();
         for (row, name) in self.names.iter().enumerate() {
@@ -151,7 +152,7 @@ fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
     Ok(())
 }
 
-/// What colours mean, once for all panels.
+/// Returns the legend of the colours, for all panels together.
 fn keys(panels: &[Panel<'_>]) -> Vec<(RGBColor, String)> {
     let mut threads: Vec<&str> = Vec::new();
     for label in panels.iter().flat_map(|panel| &panel.labels) {
@@ -225,14 +226,14 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
     Ok(())
 }
 
-/// As many digits as ticks of an axis need.
+/// Formats the number of a tick, with the digits that ticks up to `limit` need.
 fn significant_tick(value: f64, limit: f64) -> String {
     if limit >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
-/// Lines that fit `pixels`, broken at spaces where there are any.
+/// Breaks text into lines that fit `pixels`, at spaces if possible.
 fn wrapped(text: &str, pixels: u32) -> Vec<String> {
-    // No character of the small print is wider on the average.
+    // Characters of the small print are at most 7 pixels wide on average.
     let width = (pixels / 7) as usize;
     let mut lines = Vec::new();
     for paragraph in text.lines() {

@@ -1,8 +1,9 @@
 //! Workloads that run to completion. A table is made for each measurement, and only one exists at a
 //! time.
 //!
-//! Reports the time of the slowest thread per operation of its own, that is, of the whole task.
-//! Background work of a table has to end before the next table is made.
+//! The reported time is that of the slowest thread, because it is the time of the whole task. It is
+//! divided by the number of that thread's operations. Background work of a table has to end before
+//! the next table is made.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -19,7 +20,7 @@ use crate::tools::compare::candidates::{Name, competitors};
 use crate::tools::compare::setting::{Metric, Setting};
 use crate::tools::compare::{Context, Job};
 
-/// conc-map-bench's mixes: as many operations as `entries`.
+/// Plans conc-map-bench's mixes. The number of operations is `entries`.
 pub fn mixes<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let jobs = MIXES.iter().flat_map(|&mix| {
         let setting = Setting { mix: Some(mix.name), ..setting.clone() };
@@ -50,7 +51,7 @@ pub fn grow<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })
 }
 
-/// Removing all keys one by one, in the order in which they were inserted.
+/// Plans the removal of all keys one by one, in the order in which they were inserted.
 pub fn remove<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     per_threads_with_capacity(context, setting, context.capacity(setting.entries), move |setting, table| {
         fill(table, 0..setting.entries)?;
@@ -76,7 +77,7 @@ pub fn clear<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })]
 }
 
-/// Single insertions while the table grows from empty.
+/// Plans latencies of single insertions, while the table grows from empty.
 pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let args = context.args;
     let jobs = args.threads.iter().map(|&threads| {
@@ -102,7 +103,7 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                     })?,
                 };
                 let found = latencies.percentiles();
-                // If the system does not report waiting times, only the whole is known.
+                // If the system does not report the time without a CPU, it cannot be subtracted.
                 let scheduled = found.longest_scheduled.unwrap_or(found.longest);
                 let values = [found.p50, found.p99, found.p999, found.longest / 1e3, scheduled / 1e3];
                 Ok(values.map(Measured::single))
@@ -120,7 +121,7 @@ fn insert_timed(context: Context<'_>, setting: &Setting, name: Name) -> Result<L
     Ok(latencies)
 }
 
-/// The latencies of all threads; each does its share.
+/// Runs threads that each do their share, and returns the latencies of all operations.
 fn timed(
     context: Context<'_>,
     setting: &Setting,
@@ -142,7 +143,7 @@ fn timed(
     Ok(total.into_inner().expect("no worker panics"))
 }
 
-/// The candidates under `setting`: ours first.
+/// Returns the candidates under `setting`, ours first.
 fn candidates(context: Context<'_>, setting: &Setting) -> Vec<Name> {
     let competitors = competitors(&context.args.tables, setting.kind, setting.threads == 1);
     [Name::Relativist].into_iter().chain(competitors).collect()
@@ -166,7 +167,7 @@ fn per_threads_with_capacity<'a>(
     context.args.threads.iter().map(with).collect()
 }
 
-/// One comparison, in which `run` does the work with a new table.
+/// Makes a job with one comparison, in which `run` measures a new table.
 fn job<'a>(
     context: Context<'a>,
     setting: Setting,
@@ -187,8 +188,8 @@ fn job<'a>(
     })
 }
 
-/// Measures threads that each do their share and return the numbers of operations and of wrong
-/// answers.
+/// Measures threads that each do their share, and return the numbers of operations and of wrong
+/// results.
 fn measure(
     context: Context<'_>,
     setting: &Setting,
@@ -213,7 +214,7 @@ fn fill(table: &dyn Candidate, indices: Range<u64>) -> Result<()> {
     Ok(())
 }
 
-/// The share of `thread` in `0..entries`.
+/// Returns the share of `thread` in `0..entries`.
 fn share(setting: &Setting, thread: usize) -> Range<u64> {
     let (threads, thread) = (u64::from(setting.threads), thread as u64);
     setting.entries * thread / threads..setting.entries * (thread + 1) / threads

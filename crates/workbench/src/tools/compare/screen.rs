@@ -1,4 +1,5 @@
-//! Comparisons as tables that fit a screen of 120 columns, and the targets in a list at the end.
+//! Formats comparisons as tables that fit a screen of 120 columns, with a list of the targets at
+//! the end.
 
 use std::fmt::Write;
 
@@ -8,14 +9,14 @@ use crate::harness::comparison::{CandidateResult, Comparison};
 use crate::harness::report::{significant, table};
 use crate::tools::compare::setting::Setting;
 
-/// Comparisons with a title in common: the columns of one table, or the panel of one plot.
+/// Comparisons with the same title: the columns of one table, or one panel of a plot.
 pub struct Section<'c> {
     pub title: String,
     comparisons: Vec<&'c Comparison<Setting>>,
 }
 
 impl<'c> Section<'c> {
-    /// Divides comparisons into sections, in the order in which they come.
+    /// Groups comparisons into sections, in the order of their first occurrence.
     pub fn of(comparisons: impl IntoIterator<Item = &'c Comparison<Setting>>) -> Vec<Self> {
         let mut sections: Vec<Self> = Vec::new();
         for comparison in comparisons {
@@ -38,7 +39,7 @@ impl<'c> Section<'c> {
         labels
     }
 
-    /// What all values are measured in.
+    /// Returns the unit of all values.
     pub fn unit(&self) -> &'static str {
         self.comparisons.first().map_or("", |comparison| comparison.unit)
     }
@@ -53,8 +54,8 @@ impl<'c> Section<'c> {
         names
     }
 
-    /// The text of a cell. Candidates that take part in several groups are shown with the results
-    /// of the first.
+    /// Returns the result for a cell. For a candidate that takes part in several groups, it is the
+    /// result in the first group.
     pub fn result(&self, name: &str, label: &str) -> Option<&'c CandidateResult> {
         let labelled = self.comparisons.iter().filter(|comparison| comparison.setting.label() == label);
         labelled.flat_map(|comparison| &comparison.candidates).find(|result| result.name == name)
@@ -102,7 +103,7 @@ fn cell(result: &CandidateResult) -> String {
     cell
 }
 
-/// The number of targets that were met, and each that was missed.
+/// Formats the number of targets that were met, and a list of those that were missed.
 fn summary(sections: &[Section<'_>]) -> Result<String> {
     let (mut met, mut missed) = (0, Vec::new());
     for section in sections {

@@ -1,4 +1,4 @@
-//! What all candidates of a comparison have in common.
+//! The workloads, and the parameters that all candidates of a comparison share.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub enum Workload {
     Mixes,
     /// Inserting all entries into an empty table, without presizing
     Grow,
-    /// Latency of single insertions while the table grows from empty
+    /// Latencies of single insertions while the table grows from empty
     Latency,
     /// Removal of all keys, one by one
     Remove,
@@ -48,10 +48,12 @@ pub enum Metric {
     /// The 99.9th percentile.
     P999,
     Longest,
-    /// The longest operation, less the time that its thread was runnable without a CPU.
+    /// The maximum latency, after the time that the thread was runnable without a CPU is
+    /// subtracted.
     LongestScheduled,
     Operations,
-    /// The resident set at the end over that after a tenth of the time, entries alike.
+    /// How much the resident set grows, although the number of entries does not: its size at the
+    /// end divided by its size after a tenth of the time.
     Growth,
     Peak,
 }
@@ -71,7 +73,7 @@ impl Metric {
     }
 }
 
-/// What all candidates of a comparison have in common.
+/// The parameters that all candidates of a comparison share.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     #[serde(rename = "work")]
@@ -87,13 +89,13 @@ pub struct Setting {
     pub mix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
-    /// Comparisons that differ only in this were made one after the other, because all tables
-    /// together take too much memory.
+    /// The number of the group of candidates, from 0. There are several if all tables together need
+    /// too much memory. Groups are measured one after the other.
     pub group: usize,
 }
 
 impl Setting {
-    /// A setting without any of the rest.
+    /// Makes a setting with default values for the other fields.
     pub fn new(workload: Workload, kind: Kind, entries: u64) -> Self {
         Self {
             workload,
@@ -108,7 +110,7 @@ impl Setting {
         }
     }
 
-    /// The heading of a table of comparisons that differ in threads.
+    /// Returns the heading of a table of comparisons that differ only in the number of threads.
     pub fn title(&self) -> String {
         let Self { workload, kind, entries, mix, .. } = self;
         let (kind, entries) = (kind.name(), count(*entries));
@@ -133,7 +135,7 @@ impl Setting {
         format!("{what}, {kind}, {entries} entries{matrix}{metric}")
     }
 
-    /// The heading of the column of this comparison.
+    /// Returns the heading of this comparison's column.
     pub fn label(&self) -> String {
         threads(self.threads)
     }

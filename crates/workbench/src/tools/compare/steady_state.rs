@@ -15,7 +15,7 @@ use crate::tools::compare::candidates::{Name, competitors, groups};
 use crate::tools::compare::setting::{Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
-/// Lookups that hit, or that miss.
+/// Plans lookups that hit, or that miss.
 pub fn lookups<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { workload, kind, entries, .. } = *setting;
     let competitors = competitors(&context.args.tables, kind, true);
@@ -56,7 +56,7 @@ pub fn lookups<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// ParlayHash's matrix. Indices are drawn from `0..2 * entries`; at first the even ones are
+/// Plans ParlayHash's matrix. Indices are drawn from `0..2 * entries`. At first the even ones are
 /// present, later a random half.
 pub fn matrix<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let Setting { kind, entries, .. } = *setting;
@@ -123,7 +123,7 @@ pub fn iterate<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     jobs.collect()
 }
 
-/// The positions of those that may be used by this number of threads.
+/// Returns the positions of the tables that this number of threads may use.
 fn taking_part(names: &[Name], threads: u16) -> impl Iterator<Item = usize> {
     (0..names.len()).filter(move |&place| threads == 1 || names[place].is_synchronised())
 }
@@ -132,8 +132,8 @@ fn with_ours(competitors: Vec<Name>) -> Vec<Name> {
     [Name::Relativist].into_iter().chain(competitors).collect()
 }
 
-/// The tables, each with the entries whose indices are `index_of` 0, 1, and so on, inserted in that
-/// order by one thread.
+/// Makes the tables. One thread fills each with the entries that have the indices `index_of(0)`,
+/// `index_of(1)`, and so on, in this order.
 fn filled(
     context: Context<'_>,
     names: &[Name],
@@ -153,7 +153,7 @@ fn filled(
 }
 
 /// Measures one candidate. `worker(thread)` returns a batch, which returns the numbers of
-/// operations and of wrong answers.
+/// operations and of wrong results.
 fn in_window<B: FnMut() -> (u64, u64)>(
     context: Context<'_>,
     threads: u16,

@@ -1,6 +1,6 @@
-//! Workloads that measure the resident set. Each table runs in a process of its own: this program,
-//! started again as `relativist-bench compare-child`. The other memory of that process is the same
-//! for all tables and is subtracted.
+//! Workloads that measure the resident set. Each table runs in its own process, which is this
+//! program, started again as `relativist-bench compare-child`. The memory of that process before
+//! the table is made is the same for all tables, and is subtracted.
 
 use std::env::current_exe;
 use std::process::{Command, Stdio};
@@ -25,13 +25,13 @@ use crate::tools::compare::candidates::{Name, competitors};
 use crate::tools::compare::setting::{Metric, Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
-/// How long the reader holds its guard in churn.
+/// How long the reader holds a guard in churn.
 const STAY: Duration = Duration::from_millis(100);
 
-/// Number of memory samples while the number of entries doubles.
+/// The number of memory samples while the number of entries doubles.
 const LOOKS: u64 = 64;
 
-/// The resident set over time or entries, as one process measured it.
+/// The resident set by time or by number of entries, measured in one process.
 #[derive(Clone, Debug, Serialize)]
 pub struct Trace {
     #[serde(flatten)]
@@ -42,17 +42,17 @@ pub struct Trace {
     findings: Findings,
 }
 
-/// What a child writes to its stdout.
+/// The results of a child process, which writes them to its stdout.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Findings {
-    /// Resident bytes, less those before the table was made, by number of entries (memory) or
-    /// seconds (churn).
+    /// Resident bytes by number of entries (memory) or by seconds (churn). The bytes from before
+    /// the table was made are subtracted.
     resident: Vec<(f64, u64)>,
     /// Nanoseconds per operation of the updating thread.
     nanoseconds: Option<f64>,
 }
 
-/// One measurement in a process of its own.
+/// The arguments of the child process, which does one measurement.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[arg(long, value_enum)]
@@ -67,7 +67,7 @@ pub struct Args {
     seconds: f64,
 }
 
-/// Bytes per entry, averaged while their number doubles.
+/// Plans the measurement of bytes per entry, averaged while the number of entries doubles.
 pub fn memory<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let setting = setting.clone();
     let names = candidates(context, &setting, true);
@@ -88,7 +88,8 @@ pub fn memory<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })]
 }
 
-/// The resident set while entries are replaced and a reader holds its guard.
+/// Plans the measurement of the resident set while entries are replaced and a reader holds its
+/// guard.
 pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     let setting = Setting { threads: 2, ..setting.clone() };
     let names = candidates(context, &setting, false);
@@ -106,8 +107,8 @@ pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
     })]
 }
 
-/// The median of the last fifth over that of the first, after leaving out a tenth of the time for
-/// settling.
+/// Returns the median of the last fifth of the samples divided by the median of the first fifth.
+/// The first tenth is left out, because the table settles then.
 fn growth(resident: &[(f64, u64)]) -> Result<f64> {
     let settled = &resident[resident.len() / 10..];
     let fifth = (settled.len() / 5).max(1);
@@ -154,8 +155,8 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Grows a table from empty to `entries` and then to twice as many, sampling memory in the second
-/// part.
+/// Grows a table from empty to `entries`, and then to twice as many. Samples memory during the
+/// second part.
 fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let mut resident = Vec::new();
@@ -169,8 +170,8 @@ fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     Ok(Findings { resident, nanoseconds: None })
 }
 
-/// One thread replaces entries. Another looks up the half of them that stays, and holds a guard for
-/// as long as possible.
+/// One thread replaces half of the entries. Another one looks up the other half, and holds each
+/// guard for `STAY`.
 fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let staying = 0..args.entries / 2;
@@ -209,7 +210,7 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     Ok(Findings { resident: resident?, nanoseconds: Some(results[0].nanoseconds(Clock::Wall)) })
 }
 
-/// Samples memory until it has `ended`, and once more.
+/// Samples memory until `ended` is set, and once more.
 fn watch(memory: &mut Memory, ended: &AtomicBool, pause: Duration) -> Result<Vec<(f64, u64)>> {
     let began = Instant::now();
     let mut resident = Vec::new();
@@ -233,13 +234,13 @@ struct Memory {
 impl Memory {
     fn now() -> Result<Self> {
         let mut memory = Self { system: System::new()?, before: 0 };
-        // Twice, because the first measurement allocates.
+        // Measured twice, because the first measurement allocates.
         memory.before = memory.resident()?;
         memory.before = memory.resident()?;
         Ok(memory)
     }
 
-    /// By how much it has grown since the beginning.
+    /// Returns by how many bytes the resident set has grown since the beginning.
     fn grown(&mut self) -> Result<u64> {
         Ok(self.resident()?.saturating_sub(self.before))
     }

@@ -1,4 +1,5 @@
-//! Performance targets of relativist, cell by cell. Ratios are the competitor's time over ours.
+//! Performance targets of relativist for cells of the tables. Ratios are the competitor's time
+//! divided by ours.
 
 use crate::harness::comparison::{Comparison, Verdict};
 use crate::harness::report::significant;
@@ -9,13 +10,14 @@ enum Want {
     Ahead,
     /// The competitor takes at least this many times as long.
     Ratio(f64),
-    /// A variant of our own takes at most this many times as long.
+    /// A variant of our table takes at most this many times as long.
     Faster(f64),
     /// Our own value is at most this.
     AtMost(f64),
 }
 
-/// Compares every candidate with the corresponding one of ours, and decides which targets were met.
+/// Compares every candidate with the corresponding variant of our table, and decides which targets
+/// were met.
 pub fn judge(comparison: &mut Comparison<Setting>) {
     let names: Vec<_> = comparison.candidates.iter().map(|result| result.name).collect();
     for name in names.into_iter().filter(|name| name.ends_with(", handle") && *name != OUR_HANDLE) {

@@ -1,5 +1,5 @@
-//! Echoing by readiness: one `epoll_wait` per turn, and one `recv` and one `send` per client that
-//! has asked.
+//! The echo server with epoll: one `epoll_wait` per iteration, and one `recv` and one `send` per
+//! client that has sent requests.
 
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
@@ -30,7 +30,7 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
         for event in events.drain(..) {
             let number = event.data.u64();
             if number != NEWCOMERS {
-                // A client that breaks its connection is done.
+                // The client has closed or broken its connection.
                 if !answer(&clients[number as usize], replies, &mut buffer).unwrap_or(false) {
                     clients.remove(number as usize);
                 }
@@ -38,10 +38,10 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
             }
             let mut descriptor = [0; size_of::<RawFd>()];
             newcomers.read_exact(&mut descriptor).context("the accepting thread has ended")?;
-            // SAFETY: the writing end is its only user.
+            // SAFETY: these are the bytes of one descriptor, which `accept` has written.
             for client in unsafe { super::newcomers(&descriptor) } {
-                // (A client that does not read its replies would delay all others; the clients here
-                // always read.)
+                // The socket stays blocking, so a client that does not read its replies would delay
+                // all others. The workbench's clients always read.
                 let entry = clients.vacant_entry();
                 epoll::add(&epoll, &client, EventData::new_u64(entry.key() as u64), EventFlags::IN)?;
                 entry.insert(client);
@@ -50,7 +50,7 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
     }
 }
 
-/// Reads once and answers. Returns whether the client is still there.
+/// Reads once, and replies. Returns whether the client is still connected.
 fn answer(mut client: &Socket, replies: &Replies, buffer: &mut [u8]) -> std::io::Result<bool> {
     let count = client.read(buffer)?;
     for bytes in replies.to(requests(&buffer[..count])) {

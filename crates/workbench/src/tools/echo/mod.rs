@@ -1,5 +1,5 @@
-//! `relativist-bench echo`: a server without a store: the lower bound for any server on this
-//! machine.
+//! `relativist-bench echo` is a server without a store. It shows the lower bound of the cost of any
+//! server on this machine.
 
 mod epoll;
 mod uring;
@@ -17,12 +17,13 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::memcached::workload::{DEFAULT, Protocol};
 
-/// Answer every request with the same item: the lower bound for the cost of a memcached server
+/// Serve the same item for every request, to show the lower bound for the cost of a memcached
+/// server
 ///
 /// Replies to every line as to a GET that hits, with a key and value of the given sizes. Any
 /// memcached server has to wait for, receive and send the same bytes, so none can be cheaper.
 /// Measure it with `relativist-bench load --exec "relativist-bench echo" --no-preload --unchecked`,
-/// with one request outstanding per client.
+/// and with the default --depth of 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// TCP port
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(short = 's', long, value_name = "PATH")]
     unix_socket: Option<PathBuf>,
 
-    /// Threads
+    /// Number of server threads
     #[arg(short, long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1024))]
     threads: u16,
 
@@ -68,10 +69,10 @@ enum Io {
     Uring,
 }
 
-/// The maximum number of requests answered by one write.
+/// The maximum number of replies in one write.
 const TOGETHER: usize = 64;
 
-/// The reply, repeated, so that requests that arrive together are answered together.
+/// The reply, repeated `TOGETHER` times, so that one write answers requests that arrive together.
 #[derive(Debug)]
 struct Replies {
     length: usize,
@@ -91,21 +92,21 @@ impl Replies {
         Self { length: one.len(), bytes: one.repeat(TOGETHER) }
     }
 
-    /// The replies to a number of requests, in pieces.
+    /// Returns the replies to a number of requests, in pieces for one write each.
     fn to(&self, requests: usize) -> impl Iterator<Item = &[u8]> {
         let pieces = (0..requests).step_by(TOGETHER);
         pieces.map(move |before| &self.bytes[..self.length * TOGETHER.min(requests - before)])
     }
 }
 
-/// The number of requests in the received bytes, which is the number of line ends.
+/// Returns the number of requests in the received bytes, which is the number of line ends.
 fn requests(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
 
-/// Runs the subcommand: serves until it is killed.
+/// Runs the subcommand, which serves until it is killed.
 pub fn run(args: &Args) -> Result<()> {
-    // The kernel may still be sending from them when a thread ends.
+    // Never freed, because the kernel may still send from these bytes when a thread ends.
     let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));
     let listener = listen(args)?;
     let serve = move |newcomers: UnixStream, io: Io| match io {
@@ -124,8 +125,9 @@ pub fn run(args: &Args) -> Result<()> {
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
 }
 
-/// Distributes clients over the threads in turn. (If each thread accepted connections itself, the
-/// first one awake would get all.) Ends on failure, which also ends the threads.
+/// Accepts connections, and passes them to the threads in turn. (If each thread accepted
+/// connections itself, the first thread to wake up would get all.) Ends on failure, which also ends
+/// the threads.
 fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> {
     for turn in (0..threads.len()).cycle() {
         let (client, _) = listener.accept()?;
@@ -135,12 +137,12 @@ fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> 
     Ok(())
 }
 
-/// The clients whose descriptors were received.
+/// Converts received descriptors to sockets.
 ///
 /// # Safety
 /// `bytes` were written by [`accept`], and are the only descriptors in flight.
 unsafe fn newcomers(bytes: &[u8]) -> impl Iterator<Item = Socket> {
-    // SAFETY: the writer has given up the descriptor, so this is its only owner.
+    // SAFETY: `accept` has given up the descriptor, so this is its only owner.
     bytes.as_chunks().0.iter().map(|fd| Socket::from(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*fd)) }))
 }
 

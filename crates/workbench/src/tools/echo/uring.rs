@@ -1,5 +1,5 @@
-//! Echoing with io_uring: one `io_uring_enter` per iteration. Receives are multishot and take their
-//! buffers from a ring of provided buffers.
+//! The echo server with io_uring: one `io_uring_enter` per iteration. Receives are multishot and
+//! take their buffers from a ring of provided buffers.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -13,11 +13,11 @@ use socket2::Socket;
 
 use super::{Replies, requests};
 
-/// Completions that fit the queue in one iteration.
+/// The size of the submission queue.
 const ENTRIES: u32 = 1024;
 
-/// User data of completions: descriptors of new clients, a send, or otherwise the number of the
-/// client that received.
+/// User data of completions: received descriptors of accepted connections, and sends. Any other
+/// value is the number of the client from which bytes were received.
 const NEWCOMERS: u64 = u64::MAX;
 const SEND: u64 = u64::MAX - 1;
 
@@ -33,7 +33,8 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
         for entry in entries.drain(..) {
             push(&mut ring, &entry)?;
         }
-        // (Only now, so that pending sends cannot go to a client that reuses the descriptor.)
+        // Closes ended connections only after their sends were submitted, so that no send goes to a
+        // new client that reuses the descriptor.
         over.clear();
         ring.submit_and_wait(1).context("cannot wait for completions")?;
         completed.extend(ring.completion());
@@ -45,8 +46,9 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
                     ensure!(result != 0, "the accepting thread has ended");
                     if let Some(buffer) = cqueue::buffer_select(flags) {
                         let count = usize::try_from(result).unwrap_or(0);
-                        // SAFETY: whole descriptors, which the kernel has put there: the size of a
-                        // buffer is a multiple of theirs.
+                        // SAFETY: the kernel has received these bytes from `accept`. They are whole
+                        // descriptors, because the size of a buffer is a multiple of the size of a
+                        // descriptor.
                         for client in unsafe { super::newcomers(&buffers.get(buffer)[..count]) } {
                             let descriptor = client.as_raw_fd();
                             entries.push(receive(clients.insert(client) as u64, descriptor));
@@ -77,7 +79,7 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
     }
 }
 
-/// Whether the kernel allows io_uring to this process.
+/// Returns whether the kernel allows this process to use io_uring.
 pub fn is_available() -> bool {
     build().is_ok()
 }
@@ -98,21 +100,21 @@ fn send(descriptor: RawFd, bytes: &'static [u8]) -> squeue::Entry {
     send.build().flags(squeue::Flags::SKIP_SUCCESS).user_data(SEND)
 }
 
-/// Queues an entry, after having submitted those before it if there is no room.
+/// Queues an entry. If the queue is full, submits the earlier entries first.
 fn push(ring: &mut IoUring, entry: &squeue::Entry) -> Result<()> {
-    // SAFETY: what an entry points to lives until the process ends: `send` takes nothing else, and
-    // so do the buffers to receive into. Descriptors are plain numbers to the kernel, which checks
-    // them.
+    // SAFETY: the memory to which an entry points lives until the process ends: `send` requires
+    // that, and the buffers for receiving are never freed. Descriptors are numbers that the kernel
+    // checks.
     while unsafe { ring.submission().push(entry) }.is_err() {
         ring.submit().context("cannot submit")?;
     }
     Ok(())
 }
 
-/// The group that all buffers are in.
+/// The group of all provided buffers.
 const GROUP: u16 = 0;
 
-/// How many buffers there are, a power of two, and their size.
+/// The number of buffers, a power of two, and their size in bytes.
 const BUFFERS: u16 = 256;
 const BUFFER: usize = 4096;
 
@@ -135,18 +137,18 @@ impl Buffers {
         let memory = vec![0; usize::from(BUFFERS) * BUFFER];
         let mut buffers = Self { ring: Box::leak(page), memory: memory.leak(), tail: 0 };
         let address = buffers.ring.0.as_ptr().expose_provenance() as u64;
-        // SAFETY: the page is aligned, has as many entries as is said, and is never freed.
+        // SAFETY: the page is aligned, has `BUFFERS` entries, and is never freed.
         unsafe { ring.submitter().register_buf_ring_with_flags(address, BUFFERS, GROUP, 0) }?;
         (0..BUFFERS).for_each(|buffer| buffers.give_back(buffer));
         Ok(buffers)
     }
 
-    /// What has been received into a buffer.
+    /// Returns the bytes of a buffer.
     fn get(&self, buffer: u16) -> &[u8] {
         &self.memory[usize::from(buffer) * BUFFER..][..BUFFER]
     }
 
-    /// Lets the kernel use a buffer again.
+    /// Gives a buffer back to the kernel.
     fn give_back(&mut self, buffer: u16) {
         let address = self.memory[usize::from(buffer) * BUFFER..].as_mut_ptr();
         let entry = &mut self.ring.0[usize::from(self.tail % BUFFERS)];
@@ -156,11 +158,11 @@ impl Buffers {
         self.tail = self.tail.wrapping_add(1);
         // SAFETY: this is the address of the first entry.
         let tail = unsafe { BufRingEntry::tail(self.ring.0.as_ptr()) };
-        // SAFETY: the tail lies in the first entry, where nothing but this looks at it on our side,
-        // and is aligned; an atomic has the layout of its number.
+        // SAFETY: the tail lies in the first entry and is aligned. On our side only this function
+        // accesses it. An atomic has the layout of its integer.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
-        // Release: pairs with the kernel's load-acquire of the tail, which then finds the entry
-        // whole.
+        // Release: pairs with the kernel's load-acquire of the tail, which then sees the whole
+        // entry.
         tail.store(self.tail, Ordering::Release);
     }
 }

@@ -1,4 +1,4 @@
-//! The recommendation: a function and a size, and why.
+//! The recommendation: a function, a size, and the reason.
 
 use serde::Serialize;
 
@@ -8,17 +8,18 @@ use crate::harness::report::{count, significant};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     pub function: String,
-    /// The logarithm of the table's size.
+    /// The binary logarithm of the number of buckets.
     pub bits: u32,
     pub sentence: String,
-    /// Caveats of the recommendation, if any.
+    /// A caveat, if there is one.
     pub caution: Option<String>,
 }
 
-/// Lookups that differ by less than this count as equal, because measured costs are no more exact.
+/// Lookup times within this factor count as equal, because measured costs are not more accurate.
 const ALIKE: f64 = 1.05;
 
-/// Recommends the fastest lookups, and among equal ones the smallest table.
+/// Recommends the function and size with the fastest lookups, and among equally fast ones the
+/// smallest table.
 pub fn advise(rows: &[Row]) -> Option<Advice> {
     let best = best(rows.iter())?;
     let random = best.histogram.load();
@@ -105,7 +106,7 @@ mod tests {
             row("large", 5, &[20, 10, 2], 9.8, 0.1),
         ];
         let advice = advise(&rows).unwrap();
-        // The larger table is faster by 2 % only.
+        // The larger table is only 2 % faster.
         assert_eq!((advice.function.as_str(), advice.bits, &advice.caution), ("good", 4, &None));
         for part in
             ["Take good with 16 buckets", "10.0 ns", "largest bucket has 3", "poor has buckets of up to 8", "88 %"]

@@ -5,24 +5,24 @@ use serde::Serialize;
 use crate::hashing::functions::HashFunction;
 use crate::hashing::keys::{Key, Keys};
 
-/// What changing single bits of keys does. Only those bits are changed in which the keys differ
-/// from each other.
+/// How a bucket number depends on single bits of the key. Only the bits in which the keys differ
+/// are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Avalanche {
-    /// The share of the bucket's bits that change, on average: a half for a random function.
+    /// The share of the bucket's bits that change, on average: 1/2 for a random function.
     pub mean: f64,
     /// The share of the key's bits that never change the bucket.
     pub dead: f64,
     /// The largest deviation from 1/2 of the probability that a bit of the bucket changes with a
     /// bit of the key.
     pub bias: f64,
-    /// The minimum number of keys from which a probability is estimated.
+    /// The minimum number of keys from which each probability is estimated.
     pub keys: usize,
 }
 
 impl Avalanche {
-    /// Whether no bit of the key has more to say about some bit of the bucket than chance explains,
-    /// and a tenth on top.
+    /// Returns whether each tested bit of the key changes each bit of the bucket with a probability
+    /// near 1/2. The tolerance is the random deviation plus a tenth.
     pub fn is_thorough(&self) -> bool {
         let deviation = 0.5 / (self.keys as f64).sqrt();
         self.bias < 0.1 + 5.0 * deviation
@@ -30,15 +30,15 @@ impl Avalanche {
 }
 
 const KEYS: usize = 512;
-/// The maximum number of bits changed per key; of strings the first ones.
+/// The maximum number of bits tested per key; in long strings, only the first ones.
 const BITS: usize = 256;
 
-/// Changes the bits of some keys; `None` if the keys do not differ in any bit.
+/// Measures the avalanche of a function on some keys; `None` if the keys do not differ in any bit.
 pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Avalanche> {
     let varying = varying_bits(keys);
     let step = keys.len().div_ceil(KEYS).max(1);
-    // Keys in which a bit was changed, and those of them in which each bit of the bucket has
-    // changed.
+    // For each tested bit, the number of keys in which it was changed, and how often each bit of
+    // the bucket changed.
     let mut trials = vec![0u32; varying.len()];
     let mut flips = vec![[0u32; u32::BITS as usize]; varying.len()];
     let mut alive = vec![false; varying.len()];
@@ -53,7 +53,7 @@ pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Av
             }
         }
     }
-    // Bits that only a few long keys have are too few for an estimate.
+    // Bits that only a few long keys have are left out, because the estimate would be poor.
     let enough = (trials.iter().copied().max()? / 2).max(1);
     let common = flips.iter().zip(&trials).filter(|(_, trials)| **trials >= enough);
     let chances: Vec<f64> = common
@@ -68,7 +68,7 @@ pub fn measure(function: &dyn HashFunction, keys: &Keys, bits: u32) -> Option<Av
     })
 }
 
-/// The bits in which some key differs from the first.
+/// Returns the bits in which some key differs from the first key.
 fn varying_bits(keys: &Keys) -> Vec<usize> {
     let mut first = Vec::new();
     let mut differences = [0u8; BITS / 8];
@@ -85,8 +85,8 @@ fn varying_bits(keys: &Keys) -> Vec<usize> {
     (0..BITS).filter(|bit| differences[bit / 8] >> (bit % 8) & 1 == 1).collect()
 }
 
-/// Calls `f` with the key in which a bit (of its bytes, as [`Key::with_bytes`] gives them) is
-/// changed; `None` when it has no such bit.
+/// Calls `f` with the key after one bit of its bytes (see [`Key::with_bytes`]) is changed; `None`
+/// if the key has no such bit.
 fn with_flipped<R>(key: &Key<'_>, bit: usize, f: impl FnOnce(&Key<'_>) -> R) -> Option<R> {
     let changed = |bytes: &[u8], bit: usize| {
         let mut bytes = bytes.to_vec();
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_key_itself_changes_one_bit_or_none() {
-        // Numbers below 2^8 differ in eight bits, of which four are those of the bucket.
+        // Numbers below 2^8 differ in eight bits. Four of these are the bits of the bucket.
         let keys: Keys = (0..256).map(Key::Number).collect();
         let avalanche = measure(&Untransformed, &keys, 4).unwrap();
         assert_eq!(avalanche, Avalanche { mean: 0.125, dead: 0.5, bias: 0.5, keys: 128 });
@@ -144,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Half of the bits change on average, but which ones follows from the key's bit.
+    /// Half of the bits change on average, but which ones depends on the changed bit of the key.
     #[test]
     fn a_multiplication_is_not_thorough() {
         let keys: Keys = (0..5000).map(Key::Number).collect();

@@ -9,13 +9,13 @@ use crate::harness::stats::Summary;
 use crate::hashing::functions::HashFunction;
 use crate::hashing::keys::{Key, Keys};
 
-/// Rounds; each times every function once.
+/// The number of rounds. Each round times every function once.
 const ROUNDS: usize = 15;
-/// The minimum number of keys hashed at a time: a few tenths of a millisecond. (Timings of debug
-/// builds are meaningless.)
+/// The minimum number of keys hashed per measurement, which takes a few tenths of a millisecond.
+/// (Timings of debug builds are meaningless, so these hash fewer.)
 const KEYS: usize = if cfg!(debug_assertions) { 1 << 8 } else { 1 << 15 };
 
-/// The loop over keys without a function.
+/// A function that hashes nothing, to time the loop over keys.
 pub(super) struct Harness;
 
 pub(super) static HARNESS: Harness = Harness;
@@ -36,8 +36,8 @@ impl HashFunction for Harness {
     }
 }
 
-/// Nanoseconds per key of each function: medians over interleaved rounds, less the time of the
-/// loop.
+/// Measures the nanoseconds per key of each function: medians over interleaved rounds, without the
+/// time of the loop.
 pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -> Vec<f64> {
     let candidates: Vec<&dyn HashFunction> =
         functions.iter().map(Box::as_ref).chain([&HARNESS as &dyn HashFunction]).collect();
@@ -59,22 +59,22 @@ pub fn of_hashing(functions: &[Box<dyn HashFunction>], keys: &Keys, bits: u32) -
     medians
 }
 
-/// An entry as large as a line of the cache.
+/// An entry of the size of a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Entry {
     next: u32,
 }
 
-/// Nanoseconds to access the next entry of a chain, measured by a walk through as many entries in
-/// random order.
+/// Measures the nanoseconds to access the next entry of a chain, by a walk through `entries`
+/// entries in random order.
 pub fn of_probing(entries: u64) -> f64 {
-    /// 256 MiB: more would not change the effect of caches.
+    /// 256 MiB. A larger table would not change the effect of the caches.
     const MAX_ENTRIES: u64 = 1 << 22;
     const STEPS: usize = 1 << 16;
     let entries = entries.clamp(2, MAX_ENTRIES) as usize;
     let mut walk: Vec<Entry> = (0..entries as u32).map(|next| Entry { next }).collect();
-    // One cycle through all (Sattolo's algorithm).
+    // Links all entries in one cycle (Sattolo's algorithm).
     let mut random = Indices::new(0..1 << 32, 1);
     for last in (1..entries).rev() {
         walk.swap(last, ((random.draw() * last as u64) >> 32) as usize);

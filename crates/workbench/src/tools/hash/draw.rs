@@ -1,4 +1,4 @@
-//! Sections as pictures in SVG.
+//! Draws the pictures of a section as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -11,7 +11,7 @@ use crate::harness::fonts;
 
 const SIZE: (u32, u32) = (720, 420);
 
-/// Functions faster than this many nanoseconds are drawn as if they took this many.
+/// The lower end of the axis of hashing costs in nanoseconds. Faster functions are drawn there.
 const FASTEST: f64 = 0.125;
 
 /// A picture and the name of its file, without extension.
@@ -38,14 +38,14 @@ struct Series {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mark {
-    /// A line with dots on it, explained in a corner.
+    /// A line with dots, explained in a legend.
     Line,
     /// Labelled dots, on a base-2 logarithmic axis.
     Labelled,
 }
 
-/// The pictures of a section: bucket sizes against those of a random function, entries visited by
-/// table size, and cost against quality.
+/// Draws three pictures of a section: bucket sizes compared with those of a random function,
+/// entries visited by table size, and cost against quality.
 pub fn pictures(section: &Section) -> Result<Vec<Picture>> {
     fonts::register();
     let charts = [sizes(section), probes(section), costs(section)];
@@ -56,7 +56,8 @@ fn sizes(section: &Section) -> Option<Chart> {
     let advised = section.advised()?;
     let worst = section.worst().filter(|worst| worst.function != advised.function);
     let load = advised.histogram.load();
-    // The tail of a poor function would hide the others.
+    // Larger sizes are cut off: the long tail of a poor function would leave little room for the
+    // others.
     let last = (load + 5.0 * load.sqrt() + 3.0) as usize;
     let of = |row: &Row| Series {
         label: format!("{}, largest {}", row.function, row.largest),
@@ -80,7 +81,8 @@ fn sizes(section: &Section) -> Option<Chart> {
     })
 }
 
-/// The functions of this size whose lookups visit fewest entries, and those that visit most.
+/// Returns the functions whose lookups in tables of this size visit the fewest entries, and those
+/// that visit the most.
 fn outstanding(section: &Section, bits: u32) -> Vec<&str> {
     let mut rows: Vec<&Row> = section.rows.iter().filter(|row| row.bits == bits).collect();
     rows.sort_by(|one, other| one.probes_per_miss.total_cmp(&other.probes_per_miss));
@@ -154,7 +156,7 @@ impl Chart {
         }
     }
 
-    /// Points below `lowest` are drawn there.
+    /// Draws the axes and the series. Points below `lowest` are drawn at `lowest`.
     fn draw_axes<Y>(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, vertical: Y, lowest: f64) -> Drawn
     where
         Y: AsRangedCoord<Value = f64>,
@@ -238,12 +240,13 @@ impl Chart {
     }
 }
 
-/// Positions of earlier labels, in pixels.
+/// The positions and widths of earlier labels, in pixels.
 #[derive(Default)]
 struct Labels(Vec<(i32, i32, i32)>);
 
 impl Labels {
-    /// How far below a point a label of this many letters fits; `None` if there is no room nearby.
+    /// Returns how far below a point a label of this length fits; `None` if there is no room
+    /// nearby.
     fn place(&mut self, (x, y): (i32, i32), letters: usize) -> Option<i32> {
         const HEIGHT: i32 = 11;
         const LETTER: i32 = 6;
@@ -254,7 +257,7 @@ impl Labels {
             };
             self.0.iter().all(apart)
         };
-        // Next to the point, or else above and below in turn.
+        // Tries next to the point, then above and below in turn.
         let mut places = (0..4).map(|step| HEIGHT * if step % 2 == 0 { -step / 2 } else { step / 2 + 1 } - HEIGHT / 2);
         let below = places.find(is_free)?;
         self.0.push((x, y + below, width));

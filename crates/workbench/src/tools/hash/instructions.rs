@@ -1,4 +1,4 @@
-//! Instructions of hashing, counted by callgrind.
+//! Counts the instructions of hashing with callgrind.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::hashing::keys::Keys;
 /// Hash keys, for callgrind to count.
 #[derive(Debug, clap::Args)]
 pub struct ChildArgs {
-    /// The function; none for the loop alone
+    /// The function; if not given, the loop alone
     #[arg(long)]
     function: Option<String>,
 
@@ -34,16 +34,16 @@ pub struct ChildArgs {
 /// The function in which callgrind counts.
 const COUNTED: &str = "relativist_counted_hashes";
 
-/// Instructions of a function, without the loop over keys.
+/// The instructions that a function executes, without those of the loop over keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
     pub instructions: f64,
-    /// Bytes of executed code, including called functions: the function's share of the instruction
-    /// cache.
+    /// Bytes of executed code, including called functions. This is what the function occupies in
+    /// the instruction cache.
     pub code_bytes: u64,
 }
 
-/// The instructions of each of `functions`.
+/// Counts the instructions of each of `functions`.
 pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, bits: u32) -> Result<Vec<Executed>> {
     let file = tempfile_of(keys)?;
     let folds: Vec<String> = folds.iter().map(spell).collect();
@@ -67,8 +67,8 @@ pub fn count(functions: &[Box<dyn HashFunction>], folds: &[Fold], keys: &Keys, b
     counted
 }
 
-/// Bytes of the instructions in callgrind's file, each from its address to that of the next. If
-/// none follows directly, a typical length is assumed.
+/// Returns the bytes of the instructions in callgrind's output. The length of an instruction is the
+/// distance to the next one. If that is not adjacent, a typical length is assumed.
 fn code_bytes(text: &str) -> u64 {
     const USUAL: u64 = 4;
     const MAX_LENGTH: u64 = 15;
@@ -113,7 +113,7 @@ mod tests {
     fn code_is_counted_once_however_often_it_is_executed() {
         let text =
             "events: Ir\nfn=(1) one\n0x100 0 7\n0x103 0 7\ncalls=7 0x200 0\n0x103 0 14\nfn=(2)\n0x200 0 7\n0x20f 0 7\n";
-        // 3, unknown, 15, and the last.
+        // The lengths are 3, unknown, 15, and unknown for the last instruction.
         assert_eq!(code_bytes(text), 3 + 4 + 15 + 4);
     }
 }

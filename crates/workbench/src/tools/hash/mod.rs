@@ -1,8 +1,8 @@
-//! `relativist-bench hash`: which hash function and table size suit given keys.
+//! `relativist-bench hash` finds the hash function and table size that suit given keys.
 //!
-//! After Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS 2000): take real
-//! keys, count the sizes of buckets and the entries that a lookup visits, and consider the cost of
-//! the function.
+//! The method is that of Lever, "Linux Kernel Hash Table Behavior: Analysis and Improvements" (ALS
+//! 2000): take real keys, count the sizes of buckets and the entries that a lookup visits, and
+//! measure the cost of the function.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -34,7 +34,7 @@ use options::Input;
 pub use options::Options;
 use section::{Section, Weights};
 
-/// Runs the command. `claims` are the figures of Lever's paper, for the page.
+/// Runs the command. `claims` are the values of Lever's paper, for the page.
 pub fn run(options: &Options, claims: &[Claim]) -> Result<()> {
     let functions = options.functions()?;
     let mut report = Report::begin("hash", options.json.as_deref(), &Cpus::allowed(), rayon::current_num_threads())?;
@@ -89,7 +89,7 @@ fn progress(title: &str) -> ProgressBar {
     bar.with_prefix(title.to_owned())
 }
 
-/// The pictures, and the page that has them all.
+/// Writes the pictures, and the page that contains them.
 fn write_folder(folder: &Path, report: &Report, sections: &[Section], claims: &[Claim]) -> Result<()> {
     let mut drawn = Vec::new();
     for (number, section) in sections.iter().enumerate() {

@@ -26,12 +26,12 @@ pub struct Options {
     #[arg(long, value_name = "COLUMN", conflicts_with = "record")]
     column: Option<String>,
 
-    /// Read keys from records of this many bytes
+    /// Read keys from binary records of this size
     #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(1..=1 << 20))]
     record: Option<u32>,
 
-    /// Keys are numbers or pairs of numbers: decimal or 0x...; in records little-endian (16 bytes
-    /// are a pair of 8-byte numbers)
+    /// Parse keys as numbers or pairs of numbers: in decimal, or in hexadecimal after 0x. Records
+    /// hold little-endian numbers; 16 bytes are a pair
     #[arg(long)]
     numbers: bool,
 
@@ -40,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pattern", "server"])]
     files: Option<PathBuf>,
 
-    /// Caches to take the keys of, with --files
+    /// Caches whose keys --files uses
     #[arg(long = "cache", value_enum, value_delimiter = ',',
           default_values_t = [Cache::Dentry, Cache::Inode, Cache::Page, Cache::Buffer])]
     caches: Vec<Cache>,
@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(long, value_name = "HOST:PORT")]
     server: Option<String>,
 
-    /// Maximum number of keys
+    /// Read at most this number of keys
     #[arg(long, value_name = "KEYS", value_parser = parse_count)]
     most: Option<u64>,
 
@@ -62,7 +62,7 @@ pub struct Options {
     #[arg(long = "function", value_name = "FUNCTION", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     chosen: Vec<String>,
 
-    /// How the hash of a 64-bit function selects the bucket
+    /// How a 64-bit hash selects the bucket
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fold::Low])]
     pub(super) fold: Vec<Fold>,
 
@@ -75,7 +75,8 @@ pub struct Options {
     #[arg(long, default_value_t = 0.9, value_parser = parse_share)]
     pub(super) hit_rate: f64,
 
-    /// Nanoseconds to access an entry [default: measured, by a random walk through as much memory]
+    /// Nanoseconds to access an entry [default: measured by a random walk through memory of the
+    /// table's size]
     #[arg(long, value_name = "NS", value_parser = parse_nanoseconds)]
     pub(super) probe_ns: Option<f64>,
 
@@ -93,7 +94,7 @@ pub struct Options {
     #[serde(skip)]
     pub(super) json: Option<PathBuf>,
 
-    /// Write a line per function and size to this file
+    /// Write a CSV line per function and size to this file
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(super) csv: Option<PathBuf>,
@@ -104,7 +105,7 @@ pub struct Options {
     pub(super) out: Option<PathBuf>,
 }
 
-/// A set of keys to study, and its own set of functions, if any.
+/// A set of keys to study, and the functions for these keys, if they differ from the selected ones.
 pub(super) struct Input {
     pub(super) title: String,
     pub(super) source: Box<dyn Source>,
@@ -112,7 +113,7 @@ pub(super) struct Input {
 }
 
 impl Options {
-    /// The selected functions.
+    /// Returns the selected functions.
     pub(super) fn functions(&self) -> Result<Vec<Box<dyn HashFunction>>> {
         let mut functions = all(&self.fold);
         if !self.chosen.is_empty() {
@@ -121,12 +122,12 @@ impl Options {
         Ok(functions)
     }
 
-    /// The selected sets of keys.
+    /// Returns the selected sets of keys.
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
         if let Some(directory) = &self.files {
             let input = |cache: &Cache| -> Result<Input> {
-                // Read twice: the number of keys determines the table sizes, and a second walk is
-                // fast.
+                // The directory is walked twice: the number of keys determines the table sizes, and
+                // the second walk is fast.
                 let keys = count(&mut Files::below(directory, *cache)?)?;
                 let source = limited(Box::new(Files::below(directory, *cache)?), keys);
                 let title = format!("{} cache of {}", spell(cache), directory.display());
@@ -157,7 +158,7 @@ impl Options {
         Ok(vec![Input { title, source, functions: None }])
     }
 
-    /// The paper's functions for this cache, and those for any keys.
+    /// Returns the paper's functions for this cache, and the functions for any keys.
     fn functions_of(&self, cache: Cache) -> Result<Vec<Box<dyn HashFunction>>> {
         let prefix = |cache: &Cache| format!("{}-", spell(cache));
         let others =
@@ -168,7 +169,7 @@ impl Options {
         Ok(functions)
     }
 
-    /// `source`, up to the maximum number of keys.
+    /// Limits `source` to the maximum number of keys.
     pub(super) fn limited(&self, source: Box<dyn Source>) -> Box<dyn Source> {
         match self.most {
             Some(most) => limited(source, most),
@@ -213,7 +214,7 @@ impl Source for Limited {
     }
 }
 
-/// The names of all functions, without their suffixes for the selection of buckets.
+/// Returns the names of all functions, without their suffixes for the selection of buckets.
 fn names() -> Vec<String> {
     all(&[Fold::Low]).iter().map(|function| function.name()).collect()
 }

@@ -1,4 +1,4 @@
-//! Sections as text and as CSV.
+//! Formats sections as text and as CSV.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,8 +15,8 @@ Poisson's distribution. avalanche: which part of the bucket's bits changes with 
 never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries. code: bytes \
 of code that hashing executes.";
 
-/// The text of a section, with `all_histograms`, or only those of the recommended and the worst
-/// function.
+/// Formats a section. With `all_histograms`, the text has the histograms of all functions,
+/// otherwise only those of the recommended and the worst function.
 pub fn text(section: &Section, all_histograms: bool) -> String {
     let mut text = format!(
         "{}: {} keys, {:.0} % of lookups hit, {} ns to get at an entry\n\n",
@@ -47,7 +47,7 @@ pub fn text(section: &Section, all_histograms: bool) -> String {
     text + "\n"
 }
 
-/// A histogram, below the heading that the paper uses.
+/// Formats a histogram, with the heading that the paper uses.
 pub fn histogram(row: &Row) -> String {
     format!(
         "{}: hash table size is {} buckets\nhash table contains {} objects\nlargest bucket contains {} objects\n\
@@ -56,7 +56,7 @@ pub fn histogram(row: &Row) -> String {
     )
 }
 
-/// The columns that every table of one size has.
+/// The columns of every table.
 const HEADER: [&str; 12] = [
     "function",
     "empty",
@@ -76,13 +76,13 @@ fn size_table(rows: &[Row]) -> String {
     table(&header(rows), rows.iter().map(cells))
 }
 
-/// `HEADER`, and the optional columns of these rows.
+/// Returns `HEADER` and the optional columns of these rows.
 pub fn header(rows: &[Row]) -> Vec<&'static str> {
     let counted = rows.iter().any(|row| row.instructions.is_some());
     HEADER.into_iter().chain(["instructions", "code"].into_iter().filter(|_| counted)).collect()
 }
 
-/// Cells under the [`header`].
+/// Formats the cells of a row, in the order of [`header`].
 pub fn cells(row: &Row) -> Vec<String> {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let avalanche =

@@ -1,4 +1,4 @@
-//! The report as a self-contained HTML page.
+//! Makes the report, a self-contained HTML page.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -9,7 +9,7 @@ use crate::harness::chart::STYLE;
 use crate::harness::report::{Report, count};
 use crate::hashing::Claim;
 
-/// The page, with the pictures of each section, and the paper's figures next to ours.
+/// Makes the page, with the pictures of each section, and with the paper's values next to ours.
 pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)], claims: &[Claim]) -> String {
     let title = "Hash functions and table sizes for given keys";
     let page = html! {

@@ -1,4 +1,4 @@
-//! What is reported of one set of keys.
+//! The results for one set of keys.
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use crate::hashing::study::{Studied, Table};
 pub struct Weights {
     /// The share of lookups that hit.
     pub hit_rate: f64,
-    /// Nanoseconds to access an entry, if given; measured otherwise.
+    /// Nanoseconds to access an entry. Measured if not given.
     pub probe_ns: Option<f64>,
 }
 
@@ -24,7 +24,7 @@ pub struct Weights {
 pub struct Section {
     pub title: String,
     pub keys: u64,
-    /// About how many of them are distinct.
+    /// The estimated number of distinct keys.
     pub distinct: u64,
     /// The share of lookups that hit.
     pub hit_rate: f64,
@@ -48,7 +48,8 @@ pub struct Row {
     pub probes_per_hit: f64,
     /// [`Histogram::probes_per_miss`].
     pub probes_per_miss: f64,
-    /// Per thousand lookups, hits and misses together: the paper's "iterations/lookup".
+    /// Entries visited per thousand lookups, hits and misses together: the paper's
+    /// "iterations/lookup".
     pub probes_per_thousand: f64,
     /// [`Histogram::dispersion`].
     pub dispersion: f64,
@@ -57,18 +58,19 @@ pub struct Row {
     pub avalanche: Option<Avalanche>,
     /// Nanoseconds to hash a key.
     pub hash_ns: f64,
-    /// Instructions to hash a key, when they were counted.
+    /// Instructions to hash a key, if they were counted.
     pub instructions: Option<f64>,
-    /// Bytes of code that hashing executes, when they were counted.
+    /// Bytes of code that hashing executes, if they were counted.
     pub code_bytes: Option<u64>,
-    /// Nanoseconds that a lookup is expected to take: hashing, getting at the bucket, and meeting
+    /// The expected time of a lookup in nanoseconds: hashing, accessing the bucket, and visiting
     /// entries.
     pub lookup_ns: f64,
 }
 
 impl Row {
-    /// Whether the function behaves like a random one, also for other keys: its buckets are no
-    /// worse, and each bit of the key changes each bit of the bucket half of the time.
+    /// Returns whether the function is likely to suit other keys too: its buckets are no worse than
+    /// a random function's, and each bit of the key changes each bit of the bucket half of the
+    /// time.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
         self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
@@ -91,7 +93,7 @@ impl Section {
         let hash_ns = cost::of_hashing(functions, &studied.sample, bits);
         let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
         let probe_ns = probe(studied.keys);
-        /// Buckets, pointers of 8 bytes, on a line of the cache.
+        /// The number of buckets, which are 8-byte pointers, in a cache line.
         const ON_A_LINE: u64 = 8;
         let mut sizes: Vec<u32> = studied.tables.iter().map(|table| table.bits).collect();
         sizes.sort_unstable();
@@ -143,7 +145,7 @@ impl Section {
         self.row(&advice.function, advice.bits)
     }
 
-    /// The row of the recommended size whose lookups visit most entries.
+    /// Returns the row of the recommended size whose lookups visit the most entries.
     pub fn worst(&self) -> Option<&Row> {
         let bits = self.advice.as_ref()?.bits;
         let rows = self.rows.iter().filter(|row| row.bits == bits);
@@ -154,9 +156,10 @@ impl Section {
         self.rows.iter().find(|row| row.bits == bits && row.function == function)
     }
 
-    /// Whether so many keys are repeated that histograms show repetitions rather than functions.
+    /// Returns whether many keys are repeated. Histograms then show repetitions rather than the
+    /// quality of functions.
     pub fn has_repeated_keys(&self) -> bool {
-        // The estimate may be wrong by a few per cent.
+        // A tenth is tolerated, because the estimate may be wrong by a few per cent.
         (self.distinct as f64) < 0.9 * self.keys as f64
     }
 }

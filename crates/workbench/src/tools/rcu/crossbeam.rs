@@ -8,7 +8,8 @@ use crossbeam_epoch::{Owned, pin};
 
 use super::scheme::{Object, ReclaimTimes, Scheme, enter_and_leave, time_reclaim};
 
-/// Attempts to advance the epoch before [`drain`] gives up: some tens of seconds.
+/// The number of attempts to advance the epoch before [`drain`] gives up, after some tens of
+/// seconds.
 const ATTEMPTS: u32 = 10_000_000;
 
 pub(super) struct CrossbeamEpoch;
@@ -38,7 +39,7 @@ impl Scheme for CrossbeamEpoch {
             for content in 0..count {
                 let guard = pin();
                 let object = Owned::new(Object::new(content, freed)).into_shared(&guard);
-                // SAFETY: the object was never shared: no one else can hold it, and it is retired
+                // SAFETY: the object was never shared, so no reader can hold it, and it is retired
                 // once.
                 unsafe { guard.defer_destroy(object) };
             }
@@ -49,12 +50,13 @@ impl Scheme for CrossbeamEpoch {
 
 /// Waits until everything that this thread has retired has been freed.
 ///
-/// There is no such call. But a thread's garbage goes through one first-in, first-out queue, so
-/// that it has all been freed when a function that is deferred after it has been called.
+/// crossbeam-epoch has no such function. But a thread's garbage goes through one first-in,
+/// first-out queue, so all of it has been freed once a function that was deferred later has been
+/// called.
 fn drain() {
     let last = Arc::new(AtomicBool::new(false));
     let reached = Arc::clone(&last);
-    // Release: pairs with the load below, so that what was freed before is seen to be.
+    // Release: pairs with the load below, so that everything freed before this is visible as freed.
     pin().defer(move || reached.store(true, Ordering::Release));
     for _ in 0..ATTEMPTS {
         pin().flush();

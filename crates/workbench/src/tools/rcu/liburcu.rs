@@ -21,7 +21,7 @@ unsafe extern "C" {
     safe fn relativist_urcu_head_size() -> u64;
 }
 
-/// A thread's registration with liburcu, ended when the thread exits.
+/// A thread's registration with liburcu, which ends when the thread exits.
 struct Registration;
 
 impl Registration {
@@ -39,7 +39,7 @@ impl Drop for Registration {
 
 thread_local!(static REGISTRATION: Registration = Registration::new());
 
-/// Calls `function` with this thread registered.
+/// Registers this thread if necessary, and calls `function`.
 fn registered<R>(function: impl FnOnce() -> R) -> R {
     REGISTRATION.with(|_| function())
 }
@@ -62,17 +62,17 @@ impl Scheme for Liburcu {
     }
 
     fn wait(&self) -> Option<fn()> {
-        // SAFETY: the thread is registered, and in no section: every function here leaves those
-        // that it enters.
+        // SAFETY: the thread is registered. It is not in a section, because every function here
+        // leaves each section that it enters.
         Some(|| registered(|| unsafe { relativist_urcu_synchronize() }))
     }
 
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {
         assert!(relativist_urcu_head_size() <= 16, "liburcu's header has outgrown the one of `Object`");
         let freed = freed.map_or(null(), |freed| from_ref(freed).cast());
-        // SAFETY: the thread is registered; `allocate` returns objects that begin with room for an
-        // rcu_head, which have no other owner; `release` frees what it returns; `freed` is null or
-        // lives forever.
+        // SAFETY: the thread is registered. `allocate` returns objects that begin with room for an
+        // rcu_head and have no other owner, and `release` frees them. `freed` is null or points to
+        // a counter that lives forever.
         let retire = || registered(|| unsafe { relativist_urcu_retire(count, allocate, release, freed) });
         // SAFETY: the thread is registered, and in no section.
         time_reclaim(retire, || registered(|| unsafe { relativist_urcu_barrier() }))

@@ -1,5 +1,5 @@
-//! `relativist-bench rcu`: what read sections, waiting and reclamation cost, in relativist-rcu and
-//! in its competitors.
+//! `relativist-bench rcu` measures the costs of read sections, waiting and reclamation in
+//! relativist-rcu and in its competitors.
 
 mod crossbeam;
 #[cfg(feature = "liburcu")]
@@ -22,26 +22,26 @@ use crate::harness::rounds::progress;
 use crate::harness::workers::{Clock, Cpus, Window, run as run_workers};
 use scheme::Scheme;
 
-/// Read sections between two checks of the phase.
+/// The number of read sections between two checks of the phase.
 const BATCH: u64 = 1024;
 
 /// Measure read sections, waiting for readers and reclamation, against crossbeam-epoch, seize and
 /// liburcu
 ///
-/// Read sections: entering and leaving, with only a compiler barrier in between; the outermost
-/// section, and one inside another. Waiting: wait_for_readers() and liburcu's synchronize_rcu(),
-/// with no thread inside a section, and with a thread on another CPU that enters and leaves without
-/// pause (crossbeam-epoch and seize have no such call). Reclamation: allocating an object of 32
-/// bytes and retiring it (defer_drop, defer_destroy, retire, call_rcu), without and with the time
-/// until all objects have been freed.
+/// Read sections: the time to enter and leave an outermost section, and a section inside another
+/// one, with only a compiler barrier in between. Waiting: the time of wait_for_readers() and of
+/// liburcu's synchronize_rcu(), with no thread in a section, and with a thread on another CPU that
+/// enters and leaves sections without pause (crossbeam-epoch and seize have no such function).
+/// Reclamation: the time to allocate and retire an object of 32 bytes (by defer_drop,
+/// defer_destroy, retire or call_rcu), without and with the time until all objects have been freed.
 ///
 /// Waiting and reclamation are always timed by elapsed time, because they include sleeping.
 ///
-/// A process uses one read barrier of relativist-rcu, which --barrier chooses. To compare both, run
+/// --barrier selects the read barrier of relativist-rcu for the whole process. To compare both, run
 /// the command twice.
 ///
-/// liburcu takes part if the workbench was built with --features liburcu (Debian: liburcu-dev). It
-/// is the "memb" flavour, inlined into loops in C.
+/// liburcu takes part if relativist-bench was built with --features liburcu, which needs Debian's
+/// liburcu-dev. Its "memb" flavour is measured, inlined into loops in C.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Read barrier of relativist-rcu
@@ -56,7 +56,7 @@ pub struct Args {
     #[serde(flatten)]
     rounds: Rounds,
 
-    /// Rounds of the measurement of reclamation
+    /// Rounds for measuring reclamation
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     reclaim_rounds: u32,
 
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
         ReadBarrier::Membarrier => Barrier::Membarrier,
         ReadBarrier::Fence => Barrier::Fence,
     })?;
-    // Two threads at least: one waits while another reads.
+    // At least two threads: one waits while another one reads.
     let mut report = Report::begin("rcu", args.output.json.as_deref(), &cpus, args.rounds.max_threads().max(2))?;
     let schemes = schemes();
     let results = Results {
@@ -132,7 +132,7 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(args, &results, &text)
 }
 
-/// Every scheme this build knows, ours first.
+/// Returns every scheme in this build, ours first.
 fn schemes() -> Vec<Box<dyn Scheme>> {
     vec![
         Box::new(ours::RelativistRcu),
@@ -191,7 +191,7 @@ fn measure_waits(args: &Args, cpus: &Cpus, schemes: &[Box<dyn Scheme>]) -> Resul
     Ok(comparisons)
 }
 
-/// Nanoseconds by the wall clock per wait of one thread, while others enter and leave sections.
+/// Returns the elapsed nanoseconds per wait of one thread, while others enter and leave sections.
 fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_readers: u16) -> f64 {
     let results = run_workers(cpus, usize::from(busy_readers) + 1, window, |thread| {
         move || {
@@ -207,8 +207,8 @@ fn wait_once(cpus: &Cpus, window: Window, scheme: &dyn Scheme, wait: fn(), busy_
     results[0].nanoseconds(Clock::Wall)
 }
 
-/// Runs on the main thread, which is not pinned: the threads that schemes start to reclaim would
-/// inherit its CPU.
+/// Measures on the main thread, which is not pinned, because the reclaiming threads that schemes
+/// start inherit the CPUs of the thread that starts them.
 fn measure_reclamation(args: &Args, schemes: &[Box<dyn Scheme>]) -> Result<Vec<Comparison<ReclaimSetting>>> {
     let bar = progress(2 * schemes.len() * args.reclaim_rounds as usize);
     let mut comparisons = Vec::new();
@@ -264,7 +264,7 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Objects are counted as they are freed: one scheme at a time.
+    /// Freed objects are counted in one static, so schemes are tested one at a time.
     static FREED: AtomicU64 = AtomicU64::new(0);
     static COUNTING: Mutex<()> = Mutex::new(());
 

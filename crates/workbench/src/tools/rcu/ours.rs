@@ -1,4 +1,4 @@
-//! relativist-rcu.
+//! relativist-rcu as a scheme.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,19 +1,20 @@
-//! What the schemes have in common, as far as it is measured.
+//! The interface through which all schemes are measured.
 
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
-/// A reclamation scheme: lets readers read while other threads unlink and free.
+/// A reclamation scheme: it lets readers read objects that other threads unlink and free.
 pub(super) trait Scheme: Sync {
     fn name(&self) -> &'static str;
 
     /// Enters and leaves `count` sections, one after the other.
     fn sections(&self, count: u64);
 
-    /// The same inside an outer section.
+    /// Enters and leaves `count` sections inside an outer section.
     fn nested_sections(&self, count: u64);
 
-    /// A function that waits until all sections that have begun are over, if the scheme has one.
+    /// Returns a function that waits until all sections that have begun are over, if the scheme has
+    /// one.
     fn wait(&self) -> Option<fn()>;
 
     /// Allocates and retires `count` objects, then waits until all of them have been freed; `freed`
@@ -21,16 +22,16 @@ pub(super) trait Scheme: Sync {
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes;
 }
 
-/// How long [`Scheme::reclaim`] took, from its beginning.
+/// The times that [`Scheme::reclaim`] took, from its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReclaimTimes {
-    /// Until all objects had been retired.
+    /// The time until all objects had been retired.
     pub(super) retired: Duration,
-    /// Until all objects had been freed.
+    /// The time until all objects had been freed.
     pub(super) freed: Duration,
 }
 
-/// Times `retire`, and `retire` and `drain` together.
+/// Times `retire` alone, and `retire` and `drain` together.
 pub(super) fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> ReclaimTimes {
     let began = Instant::now();
     retire();
@@ -39,18 +40,19 @@ pub(super) fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> Recla
     ReclaimTimes { retired, freed: began.elapsed() }
 }
 
-/// The retired object: 32 bytes, of which a scheme with a header in the object may use sixteen.
+/// The retired object. It has 32 bytes. Schemes that need a header in the object may use sixteen of
+/// them.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Object {
-    /// First, where liburcu's loop in C expects it.
+    /// The first field, because liburcu's loop in C expects the header there.
     header: [usize; 2],
     content: u64,
     freed: Option<&'static AtomicU64>,
 }
 
 impl Object {
-    /// An object that counts itself in `freed` when it is dropped.
+    /// Makes an object that counts itself in `freed` when it is dropped.
     pub(super) fn new(content: u64, freed: Option<&'static AtomicU64>) -> Self {
         Self { header: [0; 2], content, freed }
     }
@@ -66,16 +68,17 @@ impl Drop for Object {
     }
 }
 
-/// Enters and leaves `count` times; `enter` returns what leaves when it is dropped.
+/// Enters and leaves `count` sections. `enter` returns a guard that leaves the section when it is
+/// dropped.
 ///
-/// Inlined into a function of its own for each scheme. The fence keeps the compiler from merging a
-/// section with the next.
+/// This is inlined into a separate function for each scheme. The fence keeps the compiler from
+/// merging adjacent sections.
 #[inline(always)]
 pub(super) fn enter_and_leave<G>(count: u64, mut enter: impl FnMut() -> G) {
     for _ in 0..count {
         let guard = enter();
-        // SeqCst: stands for the accesses of a section, none of which may leave it. It is no
-        // instruction.
+        // SeqCst: stands for the accesses in a section, which the compiler must not move out. It
+        // compiles to no instruction.
         compiler_fence(Ordering::SeqCst);
         drop(guard);
     }

@@ -42,8 +42,8 @@ impl Scheme for Seize {
             for content in 0..count {
                 let guard = collector.enter();
                 let object = Box::into_raw(Box::new(Object::new(content, freed)));
-                // SAFETY: the object was never shared: no one else can hold it, it is retired once,
-                // and it came from a box.
+                // SAFETY: the object was never shared, so no reader can hold it. It is retired
+                // once, and was allocated by a `Box`.
                 unsafe { guard.defer_retire(object, reclaim::boxed) };
             }
         };

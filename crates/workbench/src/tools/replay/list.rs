@@ -1,4 +1,4 @@
-//! Doubly linked lists over numbered objects, each object in one list at most.
+//! Doubly linked lists over numbered objects. Each object is in at most one list.
 
 const NONE: u32 = u32::MAX;
 
@@ -22,7 +22,7 @@ impl Links {
         Self { newer: vec![NONE; objects], older: vec![NONE; objects] }
     }
 
-    /// The object that came next after `object`.
+    /// Returns the next newer object in the list.
     pub(super) fn newer(&self, object: u32) -> Option<u32> {
         some(self.newer[object as usize])
     }

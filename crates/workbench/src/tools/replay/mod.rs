@@ -1,4 +1,5 @@
-//! `relativist-bench replay`: how many requests of a trace miss, by policy and size of the cache.
+//! `relativist-bench replay` counts how many requests of a trace miss, by policy and size of the
+//! cache.
 
 mod list;
 mod ours;
@@ -25,25 +26,26 @@ use trace::Trace;
 /// Replay a trace of requests against eviction policies, and report the shares of requests and
 /// bytes that miss
 ///
-/// The trace is a CSV file with one request per line: time, key, size, and possibly more columns,
-/// ordered by time, plain or compressed with zstd. An object that misses is stored. It keeps the
-/// size of its first request; objects larger than the cache are not stored.
+/// The trace is a CSV file, plain or compressed with zstd. It has one request per line, ordered by
+/// time, with the columns time, key, size, and possibly more. After a miss the object is stored.
+/// Its size is that of its first request. Objects larger than the cache are not stored.
 ///
-/// "relativistd" is the whole engine of the server. Its limit is the size of the cache, which
-/// includes headers, table and reserves. "policy" is its policy alone. Like all other policies here
-/// it counts only the sizes of the objects. --overhead shows what these policies would do in a
-/// server that needs some bytes more for each object, as every server does.
+/// "relativistd" is the whole cache of the server. Its memory limit is the size of the cache, and
+/// includes headers, table and reserves. "policy" is its eviction policy alone, which counts only
+/// the sizes of objects, like the other policies here. Every server also needs some bytes per
+/// object; --overhead adds them for these policies.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// The trace; - reads it from stdin
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// Sizes of the cache, in bytes or per cent of the bytes of all objects
+    /// Sizes of the cache, in bytes or as a percentage of the bytes of all objects
     #[arg(long, value_delimiter = ',', default_values = ["1%", "10%", "30%"])]
     sizes: Vec<Size>,
 
-    /// Bytes added to the size of each object; relativistd has headers of its own instead
+    /// Bytes added to the size of each object. Not added for relativistd, which counts its own
+    /// headers
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = value_parser!(u64).range(..=1 << 20))]
     overhead: u64,
 
@@ -59,11 +61,11 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Candidate {
-    /// Least recently used first
+    /// Evicts the least recently used object
     Lru,
-    /// First in, first out
+    /// Evicts the object that was stored first
     Fifo,
-    /// Segmented LRU, four fifths protected
+    /// Segmented LRU with a protected segment of four fifths
     SegmentedLru,
     /// SIEVE
     Sieve,
@@ -71,9 +73,9 @@ enum Candidate {
     S3Fifo,
     /// GreedyDual-Size-Frequency
     Gdsf,
-    /// The policy of relativistd
+    /// The policy of relativistd alone
     Policy,
-    /// The engine of relativistd
+    /// The whole cache of relativistd
     Relativistd,
 }
 
@@ -234,7 +236,7 @@ mod tests {
         outcome.request_miss_ratio * trace.requests.len() as f64
     }
 
-    /// Two of three objects fit. They are requested in turns, so the next one has always been
+    /// Two of three objects fit. They are requested in turns, so the requested one has always been
     /// evicted.
     #[test]
     fn overhead_takes_room() {
@@ -254,8 +256,8 @@ mod tests {
         }
     }
 
-    /// Policies differ in which of three objects is evicted when the first was used again and a
-    /// fourth arrives.
+    /// The first of three objects is used again, and then a fourth arrives. Policies differ in
+    /// which object they evict.
     #[test]
     fn policies_evict_the_right_object() {
         let start = [(0, 10), (1, 10), (2, 10), (0, 10), (3, 10)];
@@ -270,8 +272,8 @@ mod tests {
         }
     }
 
-    /// A large object that is never asked for again costs small ones their place, but not where
-    /// sizes count.
+    /// A large object that is never requested again displaces small ones, except with policies that
+    /// consider sizes.
     #[test]
     fn size_aware_policies_let_the_large_go_first() {
         let small = || (0..16).map(|object| (object, 64));
@@ -283,7 +285,7 @@ mod tests {
         assert_eq!(misses(&trace, Candidate::Lru, full), 34.0);
     }
 
-    /// No policy invents hits, or misses what fits.
+    /// If everything fits, only first requests miss, with every policy.
     #[test]
     fn everything_hits_when_everything_fits() {
         let requests: Vec<_> =

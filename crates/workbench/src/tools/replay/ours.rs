@@ -1,4 +1,5 @@
-//! The policy of `relativistd`: alone, counting only the sizes of objects, and in the whole engine.
+//! The policy of `relativistd` in two forms: alone, where only the sizes of objects count, and in
+//! the whole cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use relativist_cache::{Content, Lookup, Mode, Store};
 
 use super::reference::Cache;
 
-/// The decisions of [`policy`], over blocks that contain only objects.
+/// Applies the decisions of [`policy`] to blocks that contain only objects.
 pub(super) struct Policy<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -18,8 +19,8 @@ pub(super) struct Policy<'t> {
     bytes: u64,
     level: u64,
     queues: [VecDeque<Block>; CLASSES],
-    /// Visits to the credit of each object in the cache, and whether it was visited since the last
-    /// look.
+    /// For each object in the cache, its credit of visits, and whether it was visited since the
+    /// policy last examined it.
     cached: Vec<Option<(u8, bool)>>,
 }
 
@@ -31,7 +32,8 @@ struct Block {
 }
 
 impl<'t> Policy<'t> {
-    /// Blocks have the size of the engine's, but there are at least 64.
+    /// Blocks have the size of those of the server, but are smaller if the cache would have fewer
+    /// than 64.
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
         const MAX_BLOCK: u64 = 1 << 16;
         let queues = [const { VecDeque::new() }; CLASSES];
@@ -88,8 +90,8 @@ impl Cache for Policy<'_> {
     }
 }
 
-/// The engine as it serves clients. The capacity limits all of its memory. An object has a key of 8
-/// bytes; the rest of its size is the value.
+/// The cache that the server uses. The capacity limits all of its memory. Each object has a key of
+/// 8 bytes; the rest of its size is the value.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
     engine: relativist_cache::Cache,

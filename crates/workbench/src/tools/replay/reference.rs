@@ -1,5 +1,5 @@
-//! The policies that ours is compared with, exactly as published, over bytes and without any
-//! overhead.
+//! The policies with which ours is compared. They follow their publications exactly, count bytes,
+//! and have no overhead.
 //!
 //! An object larger than the whole cache is not stored.
 
@@ -7,14 +7,13 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::list::{Links, List};
 
-/// A cache that stores the requested objects that it did not have.
+/// A cache that stores each requested object that it does not have.
 pub trait Cache {
-    /// Whether it had `object`.
+    /// Requests `object`. Returns whether it was in the cache.
     fn request(&mut self, object: u32) -> bool;
 }
 
-/// Least recently used first, as in the memcached of the ATC 2011 paper; and without the use, first
-/// in first out.
+/// LRU, as in the memcached of the ATC 2011 paper. If hits do not move objects, it is FIFO.
 pub(super) struct Lru<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -56,15 +55,15 @@ impl Cache for Lru<'_> {
     }
 }
 
-/// Segmented LRU (Karedla, Love and Wherry, IEEE Computer 1994): objects that were hit are
-/// protected in a segment of four fifths, from which the least recently used falls back to the
-/// probationary one.
+/// Segmented LRU (Karedla, Love and Wherry, IEEE Computer 1994): objects that were hit move to the
+/// protected segment, which has four fifths of the cache. If it is full, its least recently used
+/// object moves back to the probationary segment.
 pub(super) struct SegmentedLru<'t> {
     sizes: &'t [u64],
     capacity: u64,
     links: Links,
     segments: [List; 2],
-    /// In which of them each object is.
+    /// The segment of each object.
     at: Vec<Option<usize>>,
 }
 
@@ -112,8 +111,8 @@ impl Cache for SegmentedLru<'_> {
     }
 }
 
-/// SIEVE (Zhang et al., NSDI 2024): a hand moves from the oldest object to the newest, keeps
-/// visited ones once, and evicts the first that was not visited.
+/// SIEVE (Zhang et al., NSDI 2024): a pointer (the hand) moves from the oldest object to the
+/// newest. It clears the mark of visited objects, and evicts the first object that was not visited.
 pub(super) struct Sieve<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -163,8 +162,8 @@ impl Cache for Sieve<'_> {
     }
 }
 
-/// S3-FIFO (Yang et al., SOSP 2023): a small queue of a tenth, a main queue, and one of ghosts as
-/// large as the main one.
+/// S3-FIFO (Yang et al., SOSP 2023): a small queue with a tenth of the cache, a main queue, and a
+/// queue of ghosts (evicted keys) that represents as many bytes as the main queue.
 pub(super) struct S3Fifo<'t> {
     sizes: &'t [u64],
     capacity: u64,
@@ -242,7 +241,7 @@ impl<'t> S3Fifo<'t> {
     }
 
     fn remember(&mut self, object: u32) {
-        // A ghost that has come back is still in the queue, but no longer a ghost.
+        // The queue still holds ghosts that were requested again; `is_ghost` is false for these.
         self.is_ghost[object as usize] = true;
         self.ghosts.push(object, self.size(object));
         while self.ghosts.bytes > self.capacity / 10 * 9
@@ -276,14 +275,16 @@ impl Cache for S3Fifo<'_> {
     }
 }
 
-/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): evicts the lowest priority, which is that
-/// of the last evicted object plus requests per byte.
+/// GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998): evicts the object with the lowest
+/// priority. A request sets the priority of an object to the priority of the last evicted object
+/// plus requests per byte.
 pub(super) struct Gdsf<'t> {
     sizes: &'t [u64],
     capacity: u64,
     bytes: u64,
     level: f64,
-    /// Sorted by the bits of the priority, which sort like the number because it is not negative.
+    /// Objects by the bits of their priority. The bits have the same order as the numbers, because
+    /// these are not negative.
     order: BTreeSet<(u64, u32)>,
     /// Requests and priority of each object in the cache.
     cached: Vec<Option<(u32, f64)>>,

@@ -1,4 +1,4 @@
-//! Traces: requests for objects, in the order of time.
+//! Traces: sequences of requests for objects.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,16 +12,16 @@ use csv::{ByteRecord, ReaderBuilder, Trim};
 #[derive(Debug, Default)]
 pub struct Trace {
     pub requests: Vec<u32>,
-    /// Bytes of each object in its first request.
+    /// The size of each object in bytes, according to its first request.
     pub sizes: Vec<u64>,
-    /// Bytes of all objects together.
+    /// The sum of the sizes of all objects, in bytes.
     pub unique_bytes: u64,
 }
 
 impl Trace {
-    /// Reads `time,key,size` and whatever follows, line by line, compressed by zstd if the first
-    /// bytes say so. `-` is stdin. Lines that begin with `#` are comments. The time is not used:
-    /// requests count in their order.
+    /// Reads lines that begin with `time,key,size`. Detects zstd compression by the first bytes.
+    /// `-` is stdin. Lines that begin with `#` are comments. The time is ignored, because requests
+    /// are replayed in order.
     pub fn read(path: &Path) -> Result<Self> {
         let source: Box<dyn Read> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
@@ -85,8 +85,8 @@ impl Trace {
     }
 }
 
-/// Whether it has the columns of the traces that Twitter has published, which begin like
-/// time,key,size.
+/// Returns whether a line has the columns of Twitter's published traces. They would be misread,
+/// because their third column is only the size of the key.
 fn is_of_twitter(record: &ByteRecord) -> bool {
     const OPERATIONS: [&[u8]; 11] =
         [b"get", b"gets", b"set", b"add", b"replace", b"cas", b"append", b"prepend", b"delete", b"incr", b"decr"];

@@ -25,36 +25,36 @@ use crate::memcached::workload::Workload;
 use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 use crate::tools::serving::targets::Row;
 
-/// Seconds for which the echo server is measured in the growth workload.
+/// The minimum number of seconds for which the echo server is measured in the growth workload.
 const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 
 /// Compare relativistd with memcached on the workloads that have performance targets
 ///
 /// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench
-/// load`: first with one server thread on the first allowed CPU and one client thread on the
-/// second, then with two threads each that share both CPUs. --server-cores and --client-cores
-/// choose other CPUs. The exit status is 1 if a target was missed. If a server failed to do what
-/// the workload asks for, the verdict is void and counts as missed. Where each client has one
-/// request outstanding, and where latencies are compared, the echo server also runs and shows what
-/// the machine itself costs. Ratios are of the server's CPU time per request, pair by pair (in the
-/// last workload: of the latency of GETs). The options -t, -m and the address to listen on are
-/// appended to the commands.
+/// load`. First there is one server thread on the first allowed CPU and one client thread on the
+/// second, then two threads each that share both CPUs. --server-cores and --client-cores select
+/// other CPUs. Targets are ratios of the servers' CPU time per request in the same round; in the
+/// last workload, of the latency of GETs. The exit status is 1 if a target was missed. If a server
+/// refused or failed requests, the verdict is void and counts as missed. If clients send one
+/// request at a time, or latencies are compared, the echo server also runs, to show the cost of the
+/// machine itself. The options -t, -m and the address to listen on are appended to the commands.
 ///
-/// memcached 1.6.18 answers each of several GETs that arrive together by a separate write. Later
-/// versions (such as 1.6.45) combine them. Mind the version when you judge the pipelined workload.
+/// memcached 1.6.18 writes the replies to GETs that arrive together one by one. Later versions
+/// (such as 1.6.45) combine them in one write. Consider the version when you judge the pipelined
+/// workload.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// The server with the targets
+    /// Command of the server that has the targets
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     #[serde(skip)]
     exec: ServerCommand,
 
-    /// The server to compare it with
+    /// Command of the server with which it is compared
     #[arg(long, value_name = "COMMAND", default_value = "memcached -u root")]
     #[serde(skip)]
     vs: ServerCommand,
 
-    /// The echo server
+    /// Command of the echo server
     #[arg(long, value_name = "COMMAND", default_value = "relativist-bench echo")]
     #[serde(skip)]
     floor: ServerCommand,
@@ -64,22 +64,23 @@ pub struct Args {
     #[serde(rename = "work")]
     workload: Vec<Row>,
 
-    /// Server threads
+    /// Numbers of server threads, each measured separately
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=64))]
     threads: Vec<u16>,
 
     #[command(flatten)]
     conditions: Conditions,
 
-    /// Servers listen on Unix sockets
+    /// Let servers listen on Unix sockets
     #[arg(long)]
     unix: bool,
 
-    /// Measurements of each server; at most five for growth
+    /// Measurements of each server; growth has at most five
     #[arg(long, default_value_t = 5, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Seconds per measurement; ignored for growth, which ends when the items are stored
+    /// Seconds per measurement; ignored for growth, where a measurement ends when the items are
+    /// stored
     #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
 
@@ -99,10 +100,10 @@ struct Outcome {
     #[serde(rename = "work")]
     workload: Workload,
     servers: Vec<Measured>,
-    /// For each server, latencies that recur in every round.
+    /// For each server, the latencies that recur in every round.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recurring: Vec<Recurring>,
-    /// Ratios with a target, and whether it was met.
+    /// The ratios that have a target, and whether it was met.
     judged: Vec<Judged>,
 }
 
@@ -112,7 +113,7 @@ struct Judged {
     #[serde(flatten)]
     ratio: Ratio,
     verdict: Verdict,
-    /// Why the verdict is void: what the servers failed to do.
+    /// The failures of the servers that make the verdict void.
     void: Vec<String>,
 }
 
@@ -131,10 +132,11 @@ impl Args {
         all.filter(|row| self.workload.is_empty() || self.workload.contains(row)).collect()
     }
 
-    /// With one thread, servers and clients have a CPU each; otherwise they share as many as there
-    /// are threads.
+    /// Plans the measurements. With one thread, the server and the clients have a CPU each;
+    /// otherwise they share as many CPUs as there are threads.
     fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
-        // The echo server's latencies are compared with those of a growth, which takes much longer.
+        // Growth takes long, so the echo server, with which its latencies are compared, is measured
+        // for longer, too.
         let least = if row == Row::Growth { SECONDS_OF_GROWTH_FLOOR } else { 0.0 };
         let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds.max(least) });
         let [servers, clients] = match threads {
@@ -198,7 +200,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// How a run of this many `workloads` ended.
+/// Returns how a run of `workloads` workloads ended.
 fn ending(args: &Args, outcomes: &[Outcome], workloads: usize) -> Ending {
     let is_whole = |outcome: &Outcome| outcome.servers[0].samples.len() == args.rounds_of(outcome.row) as usize;
     let is_missed = outcomes.iter().flat_map(|outcome| &outcome.judged).any(|judged| !judged.verdict.met);
@@ -221,7 +223,7 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
     Ok(Outcome { row, threads, workload, recurring, judged: judged.into_iter().flatten().collect(), servers })
 }
 
-/// Whether the ratio of the servers' figures is at most `most`, if both have the figure.
+/// Checks whether the ratio of the servers' values is at most `most`; `None` if a value is missing.
 fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
     let ratio = one.ratio(other, figure)?;
     let void = [one.failures(), other.failures()].concat();
@@ -277,7 +279,7 @@ fn describe(outcomes: &[Outcome]) -> String {
     text + &format!("\n{}\n", versions.join(" against "))
 }
 
-/// The latencies of an open loop.
+/// Formats the latencies of an open loop.
 fn describe_latencies(outcome: &Outcome) -> String {
     let Outcome { row, threads, workload, servers, recurring, .. } = outcome;
     let mut text = format!(
@@ -326,7 +328,7 @@ mod tests {
         }
     }
 
-    /// The exit status shows scripts that a target was missed.
+    /// Scripts rely on the exit status to see that a target was missed.
     #[test]
     fn a_missed_target_is_an_ending_of_its_own() {
         #[derive(clap::Parser)]

@@ -10,11 +10,11 @@ use crate::memcached::workload::{DEFAULT, Sizes, Workload};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Row {
-    /// GET, 50 clients, one request outstanding
+    /// GET, 50 clients, one request at a time
     Get50,
-    /// GET, 200 clients, one request outstanding
+    /// GET, 200 clients, one request at a time
     Get200,
-    /// GET, 50 clients, 16 deep
+    /// GET, 50 clients, 16 requests at a time
     Pipelined,
     /// GETs of 100 keys
     Multiget,
@@ -27,14 +27,14 @@ pub enum Row {
 }
 
 impl Row {
-    /// The compared figure, and the maximum ratio to memcached's.
+    /// Returns the compared value, and the maximum ratio to memcached's.
     pub fn most(self) -> (Figure, f64) {
         match self {
             Self::Get50 => (Figure::Cpu, 0.78),
-            // The 46 % more requests of the paper would be 0.685.
+            // The paper reports 46 % more requests, which is a ratio of 0.685.
             Self::Get200 => (Figure::Cpu, 0.65),
-            // Half of the time of versions that answer pipelines by one write, which take 0.22 of
-            // the time of 1.6.18 takes.
+            // Versions that write the replies to a pipeline at once take 0.22 of the time of
+            // 1.6.18. The target is half of that.
             Self::Pipelined => (Figure::Cpu, 0.11),
             Self::Multiget => (Figure::Cpu, 0.45),
             Self::Set => (Figure::Cpu, 0.75),
@@ -43,27 +43,27 @@ impl Row {
         }
     }
 
-    /// Whether the echo server takes part, which shows the cost of the machine itself.
+    /// Returns whether the echo server takes part, to show the cost of the machine itself.
     pub fn has_floor(self) -> bool {
         matches!(self, Self::Get50 | Self::Get200 | Self::Growth)
     }
 
-    /// The maximum ratio to the echo server's CPU time.
+    /// Returns the maximum ratio to the echo server's CPU time.
     pub fn max_over_floor(self) -> Option<f64> {
         matches!(self, Self::Get50 | Self::Get200).then_some(1.15)
     }
 
-    /// Memory for items, in MiB.
+    /// Returns the memory for items, in MiB.
     pub fn megabytes(self) -> u32 {
         if self == Self::Mix { 4096 } else { 1024 }
     }
 
-    /// The maximum number of rounds.
+    /// Returns the maximum number of rounds.
     pub fn max_rounds(self) -> u32 {
         if self == Self::Growth { 5 } else { u32::MAX }
     }
 
-    /// The workload with this number of threads; with `quick`, on fewer items.
+    /// Returns the workload with this number of threads; with `quick`, it has fewer items.
     pub fn workload(self, threads: u16, quick: bool) -> Workload {
         let workload = Workload { threads, ..DEFAULT };
         match self {

@@ -8,10 +8,10 @@ use crate::memcached::protocol::shown;
 
 const HEADER: usize = 24;
 
-/// The expiry by which a counting request asks not to create an item.
+/// The expiry in a counting request that must not create an item.
 const DO_NOT_CREATE: u32 = u32::MAX;
 
-/// No answer to these requests is larger.
+/// The maximum size of a reply to these requests.
 const MAX_BODY: usize = 1 << 22;
 
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
@@ -50,7 +50,7 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
     [extras, name, value].iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Whether a `get` also asks for the key; every other one does.
+/// Returns whether a `get` also requests the key. Every other one does.
 fn tells_key(request: &Request) -> bool {
     matches!(request.ask, Ask::Get { .. }) && request.number.is_multiple_of(2)
 }
@@ -120,7 +120,7 @@ fn reported(request: &Request, cas: u64, extras: &[u8], value: &[u8]) -> Result<
     Ok(reported)
 }
 
-/// The same answers as the text protocols have for the same thing.
+/// Converts an error status to the reply that the text protocols send in that case.
 fn failure(ask: &Ask, status: u16) -> Result<Reply> {
     let is_added = matches!(ask, Ask::Store { mode: Mode::Add, compare: None, .. });
     let is_replaced = matches!(ask, Ask::Store { mode: Mode::Replace, compare: None, .. });

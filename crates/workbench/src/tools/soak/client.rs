@@ -1,10 +1,10 @@
-//! One client: batches of requests, now in text, now in the binary protocol, and a judgement of
-//! every answer.
+//! One client. It sends batches of requests, some in text and some in the binary protocol, and
+//! checks every reply.
 //!
-//! A client receives all answers to a batch before it sends the next one, so the state that each
-//! request finds is known. If a client disconnects in the middle of a batch, it is unknown which
-//! requests the server has executed or will execute, so keys of that batch are never used again.
-//! Only the request that was sent in part must have no effect.
+//! A client receives all replies to a batch before it sends the next one, so the model knows the
+//! state before each request. If a client disconnects in the middle of a batch, it does not know
+//! which requests the server has executed or will execute, so it never uses the keys of that batch
+//! again. A request that was sent only in part must have no effect.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -26,14 +26,14 @@ use super::{binary, text};
 use crate::harness::keys::scramble;
 use crate::memcached::server::Address;
 
-/// The number of remembered requests and answers, and the number shown when an answer is wrong: the
-/// last ones, and those about the same key.
+/// The number of remembered requests and replies. When a reply is wrong, the last `SHOWN` are
+/// shown, and `SHOWN_OF_KEY` earlier ones about the same key.
 const REMEMBERED: usize = 1_000;
 const SHOWN: usize = 5;
 const SHOWN_OF_KEY: usize = 25;
 
-/// Batches of the first client until it flushes everything: the initial number, and the maximum.
-/// The number doubles each time.
+/// The number of batches after which the first client flushes everything: the initial number, and
+/// the maximum. The number doubles each time.
 const BATCHES_PER_FLUSH: (u64, u64) = (40, 5_000);
 
 #[derive(Debug)]
@@ -44,8 +44,8 @@ pub(super) struct Client<'a> {
     names: Names,
     slots: Vec<Slot>,
     draw: Draw,
-    /// How batches are cut and when connections break: separate from the requests, which then do
-    /// not depend on it.
+    /// Randomness for cutting batches and breaking connections. It is separate from that of the
+    /// requests, so that these depend only on the seed.
     chance: SmallRng,
     text: Option<Connection>,
     binary: Option<Connection>,
@@ -71,14 +71,14 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Runs until the time is up or another client has found a fault.
+    /// Runs until the time is over or another client has found a fault.
     pub(super) fn run(&mut self) -> Result<()> {
         let outcome = self.converse();
         self.common.is_over.fetch_or(outcome.is_err(), Relaxed);
         outcome.with_context(|| self.story())
     }
 
-    /// The requests that led to the reported fault.
+    /// Describes the requests that led to the reported fault.
     fn story(&self) -> String {
         format!("client {}, seed {}, after\n{}", self.index, self.common.plan.seed, self.conversation())
     }
@@ -94,7 +94,7 @@ impl<'a> Client<'a> {
                 flush_at += gap;
             }
             let common = self.common;
-            let _under_way = common.pause.read().unwrap_or_else(PoisonError::into_inner);
+            let _in_flight = common.pause.read().unwrap_or_else(PoisonError::into_inner);
             let flushes = common.flushes.load(Relaxed);
             if flushes != self.flushes {
                 self.flushes = flushes;
@@ -152,7 +152,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Consumes the oldest answer of the input.
+    /// Parses and checks the first reply in the input.
     fn take(&mut self, requests: &mut VecDeque<Request>, input: &[u8]) -> Result<Taken> {
         let Some(request) = requests.front() else { bail!("a reply without a request") };
         let parse = if request.dialect == Dialect::Binary { binary::parse } else { text::parse };
@@ -176,7 +176,7 @@ impl<'a> Client<'a> {
         if self.history.len() == REMEMBERED {
             self.history.pop_front();
         }
-        // Values take memory, and are not shown.
+        // Values are not kept, because they take memory and are not shown.
         let replies = replies.into_iter().map(|reply| match reply {
             Reply::Done(reported) => {
                 let size = reported.value.as_ref().map(|value| value.len() as u64).or(reported.size);
@@ -187,7 +187,8 @@ impl<'a> Client<'a> {
         self.history.push_back((request, replies.collect()));
     }
 
-    /// Checks it. Returns the name of a missing item that is not known to have been evicted.
+    /// Checks the replies to a request. Returns the name of a missing item, if its eviction has not
+    /// been reported.
     fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
         let mut suspect = None;
         let when = self.common.clock.since(request.earliest);
@@ -211,7 +212,8 @@ impl<'a> Client<'a> {
         Ok(suspect)
     }
 
-    /// The last requests and answers, and before them those about the same keys as the last one.
+    /// Describes the last requests and replies, and before them the earlier ones about the keys of
+    /// the last one.
     fn conversation(&self) -> String {
         let last = self.history.len().saturating_sub(SHOWN);
         let keys = self.history.back().map_or(&[][..], |(request, _)| &request.keys);
@@ -240,8 +242,8 @@ impl<'a> Client<'a> {
             } else {
                 self.common.give_up(request);
             }
-            // Of what has begun to arrive and is too large, servers remove at once what it would
-            // have replaced.
+            // A request that was sent in part counts, too: if its value is too large, servers
+            // remove the old item as soon as the request begins to arrive.
             let is_begun = begin < sent;
             begin = end;
             for (key, _) in request.keys.iter().filter(|_| is_begun) {
@@ -291,7 +293,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// The item of a shared key.
+    /// Reads the item of a shared key.
     fn look_at(&mut self, key: Key) -> Result<Option<Reported>> {
         self.draw.begin(0, self.common.clock.earliest());
         let ask = Ask::Get { touch: None, vivify: None, recache: None };
@@ -324,7 +326,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Sends a request with a single answer on a connection of its own.
+    /// Sends a request on a new connection, and expects exactly this reply.
     fn ask_plainly(&mut self, request: &[u8], answer: &[u8]) -> Result<()> {
         let mut connection = Connection::open(self.address)?;
         connection.exchange(request, Pace::Whole, &mut self.chance, |input| match input.len() {
@@ -335,7 +337,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// The meaning of a missing answer.
+/// Returns what it means that the server sent no reply.
 fn silence(request: &Request) -> Reply {
     match (request.dialect, request.ask) {
         (Dialect::Binary | Dialect::Meta, Ask::Get { .. }) => Reply::NotFound,

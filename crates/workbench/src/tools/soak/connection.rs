@@ -1,4 +1,4 @@
-//! A connection on which batches are sent and answers received, at any pace.
+//! A connection that sends batches and receives replies at different paces.
 
 use std::io::{ErrorKind, Read, Write};
 use std::thread::sleep;
@@ -12,19 +12,18 @@ use socket2::Socket;
 
 use crate::memcached::server::Address;
 
-/// A server that is silent for this long is considered dead.
+/// A server that sends nothing for this long is considered dead.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 const READ: usize = 64 << 10;
 
-/// How a batch goes over the wire.
+/// How a batch is sent and its replies are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// By as few writes as possible.
+    /// In as few writes as possible.
     Whole,
     Pieces,
-    /// Reads nothing before everything is written, or until writing blocks; then reads little at a
-    /// time.
+    /// Reads nothing until everything is written or a write blocks; then reads little at a time.
     Slow,
 }
 
@@ -37,7 +36,7 @@ impl Pace {
         }
     }
 
-    /// The part of the given bytes that the next call writes.
+    /// Returns how many of the `left` bytes the next call writes.
     fn cut(self, left: usize, random: &mut SmallRng) -> usize {
         match self {
             Self::Whole | Self::Slow => left,
@@ -63,7 +62,7 @@ pub(super) enum Taken {
     Some(usize),
     /// At least this many bytes are needed.
     Wait(usize),
-    /// All answers have arrived, after this many more bytes.
+    /// This many bytes have been consumed, and all replies have arrived.
     All(usize),
 }
 
@@ -80,7 +79,7 @@ impl Connection {
         Ok(Self { socket, buffer: vec![0; READ] })
     }
 
-    /// Sends `output`, and passes the received bytes to `take` until it has everything.
+    /// Sends `output`, and calls `take` with the received bytes until all replies have arrived.
     pub(super) fn exchange(
         &mut self,
         output: &[u8],
@@ -115,7 +114,7 @@ impl Connection {
             }
             if reads && ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
                 if pace == Pace::Slow && random.random_range(0..20) == 0 {
-                    // The server waits for its client.
+                    // Pauses, so that the server has to wait for this client.
                     sleep(Duration::from_millis(random.random_range(0..5)));
                 }
                 self.read(&mut input, pace.read_at_once(random))?;
@@ -123,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the connection is ready; only briefly if it is not for reading.
+    /// Waits until the connection is ready. Waits only briefly if `reads` is false.
     fn wait(&self, writes: bool, reads: bool) -> Result<PollFlags> {
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::OUT, writes);
@@ -159,7 +158,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what can be sent at once, and disconnects. Returns the number of sent bytes.
+    /// Sends the bytes that the socket accepts without waiting, and disconnects. Returns the number
+    /// of sent bytes.
     pub(super) fn abandon(mut self, output: &[u8], is_reset: bool) -> Result<usize> {
         let mut sent = 0;
         while sent < output.len() {

@@ -1,5 +1,5 @@
-//! Tests: relativistd in this process passes with every configuration, and faulty servers are
-//! detected.
+//! Tests that relativistd, in this process, passes with every configuration, and that faulty
+//! servers are detected.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ fn plan(clients: u16, batches: u64) -> Plan {
     Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false }
 }
 
-/// Values are smaller than possible, because unoptimized code copies them.
+/// The maximum size of values is reduced, because the tests' unoptimized code copies values slowly.
 fn soaked(flags: &str, batches: u64) -> Summary {
     let server = Running::start(&format!("{flags} -I 100k"));
     let summary =
@@ -25,7 +25,7 @@ fn soaked(flags: &str, batches: u64) -> Summary {
     summary
 }
 
-/// Half of the items do not fit.
+/// The items need twice the server's memory.
 #[test]
 fn what_is_evicted_is_missing_and_nothing_else_is() {
     for flags in ["-m 8 --io epoll", "-m 8 --engine global-lock"] {
@@ -57,7 +57,7 @@ impl Fault {
         let Address::Tcp(right) = *right else { panic!("it listens on a port") };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());
-        // Until the test's process ends.
+        // This thread runs until the test process ends.
         thread::spawn(move || listener.incoming().for_each(|client| _ = self.forward(client.unwrap(), right)));
         address
     }
@@ -78,7 +78,7 @@ impl Fault {
                         break;
                     }
                 }
-                // Either may be gone.
+                // Either side may have disconnected.
                 let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
             });
         }
@@ -86,7 +86,7 @@ impl Fault {
     }
 }
 
-/// Replaces every `from`, except where it was split.
+/// Replaces every `from`, except where a read split it.
 fn changed(bytes: &[u8], (from, to): (&[u8], &[u8])) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), bytes);
     while let Some(at) = memchr::memmem::find(rest, from) {
@@ -104,7 +104,7 @@ fn servers_that_do_wrong_are_found_out() {
     for (fault, explanation) in [
         (Fault::Hears(b"\nadd ", b"\nset "), "are missing"),
         (Fault::Hears(b"\nappend ", b"\nprepend "), "a wrong value"),
-        // Which message depends on whether another client has seen the number in between.
+        // The message depends on whether another client has seen the number in between.
         (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
         (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
         (Fault::Hears(b" MR O", b" MS O"), "there can be no item"),
@@ -117,7 +117,8 @@ fn servers_that_do_wrong_are_found_out() {
         (Fault::Says(b"\r\nm", b"\r\nn"), "not written by any client"),
         (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "that is no answer"),
         (Fault::Says(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
-        // CAS numbers begin at a random number.
+        // CAS numbers start at a random number, so the proxy adds a digit in front instead of
+        // replacing one.
         (Fault::Says(b" c", b" c9"), "CAS number"),
         (Fault::Says(b" t-1 ", b" t7 "), "a wrong time to live"),
         (Fault::Says(b" Z\r\n", b" W\r\n"), "claimed or not"),
@@ -131,16 +132,16 @@ fn servers_that_do_wrong_are_found_out() {
         let found = found.expect_err(&wrong).to_string();
         let is_explained = explanation.split('|').any(|explanation| found.contains(explanation));
         assert!(is_explained, "{wrong}: {found}");
-        // Items of one server must not be left for the next.
+        // Items of one faulty server must not remain for the next one.
         server.address.connect().unwrap().write_all(b"flush_all\r\n").unwrap();
     }
 }
 
-/// Items are lost while others are evicted, which does not excuse the loss.
+/// Items are lost while others are evicted. The evictions do not excuse the loss.
 #[test]
 fn what_is_lost_among_evictions_is_found_out() {
     let server = Running::start("-m 8 -I 100k");
-    // Evictions begin with the first request.
+    // Fills the memory, so that evictions begin with the first request.
     let mut filler = Vec::new();
     for index in 0..400 {
         write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();

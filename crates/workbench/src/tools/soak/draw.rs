@@ -1,7 +1,6 @@
 //! Random requests.
 //!
-//! The requests depend on the seed alone, except for the CAS numbers to compare with, which are the
-//! last reported ones.
+//! The requests depend only on the seed, except for CAS numbers, which were reported by the server.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -11,23 +10,24 @@ use super::request::{Ask, Dialect, Exptime, Key, MAX_VALUE, Mark, Mode, Request,
 use super::shared::{Common, Floor};
 use crate::harness::keys::scramble;
 
-/// Sizes of the smallest and largest values, one pair after the other. Memory used for one of them
-/// has to serve the next.
+/// The minimum and maximum size of values, in phases. The sizes change from phase to phase, so that
+/// the server has to reuse memory for other sizes.
 const MIXES: [(u32, u32); 8] =
     [(0, 60), (10_000, 200_000), (50, 1_000), (300_000, 1_000_000), (0, 200), (1_000, 9_000), (0, 40), (0, 5_000)];
 
-/// Batches of a client until sizes change: the initial number, and the maximum. The number doubles
-/// after each round of all sizes.
+/// The number of batches of a client in each phase: the initial number, and the maximum. The number
+/// doubles after each round of all phases.
 const BATCHES_PER_MIX: (u64, u64) = (10, 2_560);
 
-/// Initial values of counters, which counting does not reach otherwise.
+/// The minimum initial value of a counter. Counting does not reach numbers of this size in any
+/// other way.
 const INITIALS: u64 = 1 << 62;
 
 #[derive(Debug)]
 pub(super) struct Draw {
     pub(super) random: SmallRng,
     client: u16,
-    /// By the server's clock, not before the present.
+    /// The earliest time that the server's clock may show now.
     now: u32,
     mix: (u32, u32),
     number: u32,
@@ -78,7 +78,7 @@ impl Draw {
     fn own(&mut self, dialect: Dialect, slots: &[Slot], common: &Common) -> Request {
         let index = self.slot(slots.len(), common);
         let slot = &slots[index];
-        // The last reported one; or one that never existed, or an old one.
+        // Usually the last reported CAS number, and sometimes a lower one.
         let compare = match self.random.random_range(0..4) {
             0 => slot.cas.saturating_sub(1),
             _ => slot.cas,
@@ -102,7 +102,7 @@ impl Draw {
         if dialect == Dialect::Classic && matches!(ask, Ask::Get { .. }) && self.one_in(4) {
             let is_touched = matches!(ask, Ask::Get { touch: Some(_), .. });
             for _ in 0..self.random.random_range(1..12) {
-                // Others' items are not touched.
+                // Touching a shared item would change its expiry.
                 let key = match self.random.random_range(if is_touched { 2..4 } else { 0..4 }) {
                     0 => common.any_value(&mut self.random),
                     1 => common.any_counter(&mut self.random),
@@ -116,8 +116,8 @@ impl Draw {
         request
     }
 
-    /// Few keys have large values, so that all items together take the requested memory. Some keys
-    /// are used more often.
+    /// Draws a key. If values are large, fewer keys are used, so that all items together need the
+    /// planned memory. Some keys are used more often than others.
     fn slot(&mut self, slots: usize, common: &Common) -> usize {
         let [least, most] = [self.mix.0, self.mix.1].map(|size| size.min(common.largest_piece()) as usize);
         let average = (least + most) / 2 + 100;
@@ -126,7 +126,8 @@ impl Draw {
         self.random.random_range(0..range)
     }
 
-    /// Whether the result is known without an answer.
+    /// Returns whether the request can be quiet, because the model knows what a missing reply
+    /// means.
     fn may_be_quiet(&self, request: &Request, common: &Common) -> bool {
         match (request.dialect, request.ask) {
             (Dialect::Binary, Ask::Touch { .. } | Ask::Fence) => false,
@@ -152,7 +153,8 @@ impl Draw {
         Ask::Get { touch, vivify, recache }
     }
 
-    /// Mostly never; sometimes soon, so that some items expire during the run; or late.
+    /// Draws an expiry: mostly never, sometimes soon, so that some items expire during the run, and
+    /// sometimes late.
     fn exptime(&mut self) -> Exptime {
         match self.random.random_range(0..16) {
             0 => Exptime::Past,

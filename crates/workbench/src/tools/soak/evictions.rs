@@ -12,14 +12,15 @@ use socket2::Socket;
 use super::shared::{Common, lock};
 use crate::memcached::server::Address;
 
-/// Evictions and misses of the items of one name.
+/// Evictions of the item with one name, and how often it was missing.
 #[derive(Debug, Default)]
 struct Account {
-    /// Reported evictions less missing items; either may come first.
+    /// The number of reported evictions minus the number of missing items. It can be negative,
+    /// because the report may come later.
     balance: i64,
-    /// The index of the missing item that made it negative.
+    /// The number, in order, of the missing item that made the balance negative.
     since: u64,
-    /// The requests that led to the last missing item, until its eviction is reported.
+    /// The requests that led to the last missing item. Cleared when its eviction is reported.
     story: Option<String>,
 }
 
@@ -43,7 +44,7 @@ impl Ledger {
         self.unexcused
     }
 
-    /// Keeps the requests that led to it, in case its eviction is never reported.
+    /// Keeps the requests that led to a missing item, in case its eviction is never reported.
     pub(super) fn note(&mut self, name: Vec<u8>, story: String) {
         self.accounts.entry(name).or_default().story = Some(story);
     }
@@ -57,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// No item is left that could be missing.
+    /// Everything was flushed, so balances above zero no longer excuse missing items.
     pub(super) fn flushed(&mut self) {
         self.accounts.retain(|_, account| account.balance < 0);
     }
@@ -66,8 +67,9 @@ impl Ledger {
         self.missing
     }
 
-    /// The number of the first `count` missing items without a reported eviction; or of all, if
-    /// these are not more than `excused`.
+    /// Returns how many of the first `missing` missing items have no reported eviction. If all
+    /// missing items together have at most `excused` of these, returns their number instead, which
+    /// is cheaper.
     pub(super) fn unexcused(&self, missing: u64, excused: u64) -> u64 {
         if self.unexcused <= excused {
             return self.unexcused;
@@ -76,7 +78,7 @@ impl Ledger {
         accounts.map(|account| account.balance.unsigned_abs()).sum()
     }
 
-    /// The requests that led to one of these.
+    /// Returns the requests that led to some missing item without a reported eviction.
     pub(super) fn suspicion(&self) -> String {
         let suspects = self.accounts.values().filter(|account| account.balance < 0);
         suspects.filter_map(|account| account.story.clone()).next().unwrap_or_default()
@@ -90,7 +92,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// None if the server refuses.
+    /// Starts to watch evictions. Returns `None` if the server refuses.
     pub(super) fn start(address: &Address) -> Result<Option<Self>> {
         let mut socket = address.connect()?;
         socket.write_all(b"watch evictions\r\n")?;
@@ -114,12 +116,12 @@ impl Watcher {
     }
 
     pub(super) fn stop(&self) {
-        // The server may be gone.
+        // The server may have closed the connection.
         let _ = self.socket.shutdown(Shutdown::Both);
     }
 }
 
-/// The name of the item in this line. No name used here needs escaping.
+/// Returns the name of the evicted item in this line. The names used here need no escapes.
 fn evicted(line: &[u8]) -> Option<&[u8]> {
     const BEFORE: &[u8] = b" type=eviction key=";
     let rest = &line[memchr::memmem::find(line, BEFORE)? + BEFORE.len()..];

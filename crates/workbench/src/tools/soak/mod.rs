@@ -1,14 +1,14 @@
-//! `relativist-bench soak`: random requests from many connections, every answer compared with a
-//! model.
+//! `relativist-bench soak` sends random requests from many connections, and compares every reply
+//! with a model.
 //!
 //! | Module | Holds |
 //! |---|---|
 //! | `request`, `reply` | requests and replies, independent of the protocol |
 //! | `text`, `binary` | their encoding |
 //! | `draw` | random requests |
-//! | `model` | the model of a key that one client has to itself |
+//! | `model` | the model of a key that only one client uses |
 //! | `shared` | the model of keys that all clients share, and their common state |
-//! | `connection`, `client` | sending batches, and checking the answers |
+//! | `connection`, `client` | sending batches, and checking the replies |
 //! | `observe` | the server's clock and memory |
 //! | `evictions` | reported evictions and missing items |
 //! | `stopped` | a process of clients that is stopped from time to time |
@@ -47,29 +47,33 @@ use crate::memcached::allow_connections;
 use crate::memcached::cores::Cores;
 use crate::memcached::server::{Address, Place, Server, ServerCommand};
 
-/// Items of all clients take up to this many times the server's limit, so that it has to evict,
+/// The items of all clients need up to this many times the server's memory limit, so that it has to
+/// evict.
 const TIMES_LIMIT: u64 = 2;
 
-/// but not more than this many bytes, which a server with ample memory keeps.
+/// The items of all clients need at most this many bytes. A server with a large limit keeps all of
+/// them.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Send random requests to a memcached server, and compare every answer with a model
+/// Send random requests to a memcached server, and compare every reply with a model
 ///
-/// Clients speak the classic, the meta and the binary protocol on the same keys. They store, count,
-/// touch, delete, lease and invalidate in all ways, with and without CAS numbers and expiry.
-/// Batches are cut at arbitrary points; connections read slowly or break in the middle of a value.
-/// Each client has keys of its own, whose exact state a model knows. All clients also share some
-/// keys. For those the model checks that a value was once written, that CAS numbers rise and that
-/// no count is lost. From time to time all clients wait while one flushes everything.
+/// Clients speak the classic, the meta and the binary protocol on the same keys. They use all
+/// commands that store, count, touch, delete, lease and invalidate, with and without CAS numbers
+/// and expiry. Writes end at arbitrary points of requests; clients read slowly, or disconnect in
+/// the middle of a value. Each client has keys of its own; the model knows the exact state of these
+/// items. All clients also share some keys. For these the model checks that each value was once
+/// written, that CAS numbers rise, and that no increment is lost. From time to time all clients
+/// wait while one of them flushes everything.
 ///
 /// An item may be missing only if the server reports its eviction to `watch evictions`. If the
-/// server drops lines of that log or refuses it, no more items may be missing than it has evicted.
-/// A server started by --exec must also keep its memory below 1.15 times its limit plus 32 MiB plus
-/// the buffers of its connections. Meanwhile a further process of clients is stopped and continued.
+/// server refuses this command or drops lines of the log, the number of missing items must not
+/// exceed the number of evictions. A server started by --exec must also keep its memory below 1.15
+/// times its limit plus 32 MiB plus the buffers of its connections. During the run, a second
+/// process with clients is repeatedly stopped and continued.
 ///
-/// All data on the server is lost. The server has to speak all three protocols without logins, to
-/// support CAS, and to accept some fifty connections: options such as -B, -C, -S, -Y and a small -c
-/// are reported as faults.
+/// All data on the server is lost. The server has to support all three protocols without
+/// authentication, CAS, and about fifty connections. If it runs with options such as -B, -C, -S, -Y
+/// or a small -c, soak reports faults.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
 pub struct Args {
@@ -77,11 +81,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDR")]
     server: Option<Place>,
 
-    /// Start this server
+    /// Start this server, and end it after the run
     #[arg(long, value_name = "COMMAND")]
     exec: Option<ServerCommand>,
 
-    /// The started server listens on a Unix socket
+    /// Let the started server listen on a Unix socket
     #[arg(long, requires = "exec")]
     unix: bool,
 
@@ -89,20 +93,22 @@ pub struct Args {
     #[arg(long, default_value_t = 3600.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// Seed of the random requests. It determines what is sent, except for CAS numbers, but not
-    /// when
+    /// Seed of the random requests. It determines the requests, except for CAS numbers, but not
+    /// their timing
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// Clients, each with a connection for text and one for the binary protocol
+    /// Number of clients, each with a connection for the text protocols and one for the binary
+    /// protocol
     #[arg(long, default_value_t = 16, value_parser = value_parser!(u16).range(1..=1024))]
     clients: u16,
 
-    /// Keys that each client has to itself
+    /// Number of keys that only one client uses, per client
     #[arg(long, default_value_t = 4000, value_parser = value_parser!(u32).range(8..=1_000_000))]
     keys: u32,
 
-    /// For internal use: these clients run next to others, which flush, and which stop this process
+    /// For internal use: other clients run at the same time, flush everything, and stop this
+    /// process
     #[arg(long, hide = true, requires = "server")]
     beside: bool,
 }
@@ -111,14 +117,14 @@ pub struct Args {
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Time(Duration),
-    /// For reproducible runs.
+    /// A number of batches, for reproducible runs.
     #[cfg(test)]
     Batches(u64),
 }
 
 impl Length {
     fn goes_on(self, batch: u64, elapsed: Duration) -> bool {
-        // For the sake of the other variant.
+        // Unused without the other variant.
         let _ = batch;
         match self {
             Self::Time(time) => elapsed < time && !interruption::is_wanted(),
@@ -135,7 +141,8 @@ struct Plan {
     clients: u16,
     keys: u32,
     length: Length,
-    /// Items may be missing because other clients flush; these clients do not.
+    /// Whether clients in another process flush. These clients then do not flush, and items may be
+    /// missing.
     others_flush: bool,
 }
 
@@ -186,7 +193,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
     let measured = args.exec.is_some().then_some(&mut server);
     let summary = soak(&plan, &address, measured, stopped)?;
-    // Without a signal the run was complete.
+    // The ending is `Complete` if no signal has arrived.
     let ending = Ending::of(false);
     if ending == Ending::Interrupted {
         eprintln!("relativist-bench: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
@@ -195,7 +202,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     Ok(ending)
 }
 
-/// Runs against a server, and checks its memory if the limit is known.
+/// Runs against a server, and checks its memory if `server` is given.
 fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Option<Stopped>) -> Result<Summary> {
     let statistics = address.statistics("stats")?;
     let settings = address.statistics("stats settings")?;
@@ -216,7 +223,7 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
             .map(|mut client| scope.spawn(move || client.run()))
             .collect();
         let clients = clients.into_iter().map(|client| client.join().expect("no client panics"));
-        // When one client finds a fault, others may only see that the server is gone.
+        // The first error is reported. Others may be consequences of it.
         let first = clients.collect::<Vec<_>>().into_iter().find(Result::is_err);
         let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
         common.is_over.store(true, Relaxed);

@@ -1,9 +1,9 @@
 //! The model of a key that only one client uses. Its item is exactly what that client stored, or
 //! missing if it expired or was evicted.
 //!
-//! Most answers show whether there was an item. So an answer is checked in two steps: was it
-//! possible that there was an item, or none? And given that, is the answer right, and what is the
-//! item now?
+//! Most replies show whether there was an item. So a reply is checked in two steps. The first one
+//! checks whether an item, or no item, was possible. The second one checks the rest of the reply,
+//! and computes the new item.
 
 use std::fmt;
 
@@ -12,20 +12,21 @@ use anyhow::{Context, Result, bail, ensure};
 use super::reply::{Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Exptime, Mode, Pool};
 
-/// The earliest and the latest second, by the server's clock, of an operation.
+/// The earliest and the latest second at which an operation may have happened, by the server's
+/// clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     pub(super) earliest: u32,
     pub(super) latest: u32,
 }
 
-/// If memory runs out while a value of this size arrives, memcached keeps the old item.
+/// If memory runs out while a value of at least this size arrives, memcached keeps the old item.
 pub(super) const LARGE: usize = 400_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Forever,
-    /// Expires in a second between these two.
+    /// The item expires at a second between these two.
     Until {
         earliest: u32,
         latest: u32,
@@ -63,17 +64,17 @@ impl Life {
 
 #[derive(Clone)]
 struct Item {
-    /// The value, or several possible ones. memcached pads a number that has become shorter, but
-    /// only if nothing else, such as its crawler, uses the item at that moment.
+    /// The possible values. There are several after a number has become shorter: memcached pads it
+    /// with spaces, but only if nothing else, such as its crawler, uses the item at that moment.
     values: Vec<Vec<u8>>,
     flags: u32,
     life: Life,
-    /// None if it is only known to be larger than all earlier ones.
+    /// The CAS number; `None` if it is only known to be larger than all earlier ones.
     cas: Option<u64>,
     is_stale: bool,
     is_claimed: bool,
     was_fetched: Option<bool>,
-    /// It may be missing: no reply showed whether it was stored.
+    /// Whether the item may be missing, because no reply showed whether it was stored.
     is_doubtful: bool,
 }
 
@@ -87,12 +88,12 @@ impl fmt::Debug for Item {
     }
 }
 
-/// A key of a client's own.
+/// A key that only one client uses, and its item.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) generation: u32,
     item: Option<Item>,
-    /// The largest CAS number reported for it.
+    /// The largest CAS number reported for the item.
     pub(super) cas: u64,
 }
 
@@ -101,12 +102,12 @@ pub(super) struct Question<'a> {
     pub(super) ask: &'a Ask,
     pub(super) dialect: Dialect,
     pub(super) pool: &'a Pool,
-    /// Values that are longer must be refused.
+    /// The server must refuse longer values.
     pub(super) largest: usize,
 }
 
 impl Slot {
-    /// Gives up a key whose state is unknown.
+    /// Replaces a key whose state is unknown by a new one.
     pub(super) fn retire(&mut self) {
         *self = Self { generation: self.generation + 1, ..Self::default() };
     }
@@ -115,8 +116,8 @@ impl Slot {
         self.item = None;
     }
 
-    /// Checks the answer to a request that was sent at `when`. Returns true if an item is missing,
-    /// which is right only if it was evicted.
+    /// Checks the reply to a request that was executed at `when`. Returns whether an item is
+    /// missing that must therefore have been evicted.
     pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
         let mut is_missing = false;
         if self.item.as_ref().is_some_and(|item| item.life.is_over(when)) {
@@ -140,13 +141,13 @@ impl Slot {
     }
 }
 
-/// Whether an answer shows that there was an item, or none.
+/// Returns whether a reply shows that there was an item, or none; `None` if it does not show that.
 fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     match (ask, reply) {
         (_, Reply::Unspoken | Reply::Refused(_)) | (Ask::Store { mode: Mode::Set, compare: None, .. }, _) => None,
         (Ask::Store { mode: Mode::Add, .. }, _) => Some(matches!(reply, Reply::NotStored)),
-        // An existing item is won only if it is stale or has to be recached; requests never combine
-        // that with this.
+        // A client wins an existing item only if it is stale, or if the request has `recache`,
+        // which no request combines with `vivify`.
         (Ask::Get { vivify: Some(_), .. }, Reply::Done(reported)) => {
             Some(reported.facts.is_none_or(|facts| !facts.is_won || facts.is_stale))
         }
@@ -158,8 +159,8 @@ fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// The item after an answer, given the item before it. CAS numbers are larger than `known` if they
-/// are new.
+/// Checks a reply, given the item before it. Returns the item after it. New CAS numbers must be
+/// larger than `known`.
 fn answered(
     question: Question<'_>,
     present: Option<Item>,
@@ -180,7 +181,7 @@ fn answered(
             Some(item)
         }
         (Ask::Get { vivify: None, .. } | Ask::Touch { .. } | Ask::Delete { .. }, None, Reply::NotFound) => None,
-        // The meta protocol has no separate touch: touching an item there also reads it.
+        // The meta protocol has no separate touch command, so touching an item also reads it.
         (Ask::Touch { exptime }, Some(item), Reply::Done(reported)) => {
             Some(Item { was_fetched: None, ..item.read(Some(exptime), None, reported, when, known)? })
         }
@@ -238,7 +239,8 @@ fn stored(
             Some(item.stored(reported, known)?)
         }
         (Mode::Set | Mode::Replace, Some(item), Reply::Done(reported)) if !is_right(&item) && invalidates => {
-            // The CAS number to compare with is an older one, and the present one is later.
+            // The CAS number in the request is lower than that of the item, so the new item is
+            // stale.
             let Item { life, is_claimed, .. } = item;
             let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
             Some(stale.stored(reported, known)?)
@@ -263,7 +265,8 @@ fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> R
     let is_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) >= LARGE);
     Ok(match (question.dialect, question.ask) {
         _ if refusal == Refusal::Midway || (is_large && !is_too_large) => present.map(doubtful),
-        // A replaced value must never be read again.
+        // The old item is removed, because its value must never be read after the client tried to
+        // replace it.
         (Dialect::Meta, Ask::Store { .. }) | (_, Ask::Store { mode: Mode::Set, compare: None, .. }) => None,
         (Dialect::Binary, Ask::Store { mode: Mode::Set, .. }) | (Dialect::Meta, Ask::Delete { .. }) => {
             present.map(doubtful)
@@ -273,7 +276,7 @@ fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> R
     })
 }
 
-/// The number in a text: digits, and what follows the spaces after them is ignored.
+/// Parses the digits up to the first space.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.split(|&byte| byte == b' ').next()?;
     std::str::from_utf8(digits).ok().filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()
@@ -305,7 +308,7 @@ impl Item {
         }
     }
 
-    /// The item after it was stored, with the reported properties.
+    /// Returns the item after it was stored, with the reported properties.
     fn stored(self, reported: &Reported, known: u64) -> Result<Self> {
         if let Some(cas) = reported.cas {
             ensure!(cas > known, "a new item has the CAS number {cas}, and {known} was reported before");
@@ -313,7 +316,7 @@ impl Item {
         Ok(Self { cas: reported.cas, is_doubtful: false, ..self })
     }
 
-    /// The item after it was read, if the reported properties are right.
+    /// Checks the reported properties, and returns the item after it was read.
     fn read(
         mut self,
         touch: Option<Exptime>,
@@ -339,7 +342,8 @@ impl Item {
         Ok(self)
     }
 
-    /// Whether a client that reads it now may be chosen to renew it, and whether it must.
+    /// Returns whether the server may select a client that reads the item now to renew it, and
+    /// whether it must.
     fn is_won(&self, recache: Option<u32>, when: When) -> (bool, bool) {
         match (self.is_claimed, self.is_stale, recache, self.life) {
             (true, ..) => (false, false),
@@ -351,13 +355,13 @@ impl Item {
         }
     }
 
-    /// The item, if some of its possible values fulfil the condition.
+    /// Keeps the possible values that fulfil the condition. Returns `None` if there are none.
     fn narrowed(mut self, is_like: impl Fn(&[u8]) -> bool) -> Option<Self> {
         self.values.retain(|value| is_like(value));
         (!self.values.is_empty()).then_some(self)
     }
 
-    /// Checks the reported properties, and learns from them.
+    /// Checks the reported properties, and records what they reveal about the item.
     fn check(&mut self, reported: &Reported, when: When, known: u64) -> Result<()> {
         if let Some(value) = &reported.value {
             ensure!(self.values.contains(value), "a wrong value, {}", difference(value, &self.values[0]));

@@ -1,4 +1,4 @@
-//! Observes the server during the run: its clock, its evictions, and the memory that it takes.
+//! Observes the server during the run: its clock, its evictions, and its memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,42 +12,43 @@ use crate::memcached::server::{Address, Server};
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Observations, a fifth of a second apart, until an eviction must have been reported. That is some
-/// seconds, because on a busy machine both the server and this process may get no CPU. (Some tests
-/// wait that long for evictions that are never reported.)
+/// The number of observations, 10 ms apart, until an eviction must have been reported. The time is
+/// long, because on a busy machine both the server and this process may get no CPU. (It is shorter
+/// in tests, because some wait for evictions that are never reported.)
 const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
 
-/// Statistics of items that servers removed before they expired, and that they report to watchers;
+/// The statistic that counts evicted items. Watchers are notified of these evictions.
 const EVICTIONS: &str = "evictions";
 
 const SILENT_EVICTIONS: [&str; 2] = ["slab_reassign_evictions_nomem", "slab_reassign_busy_deletes"];
 
-/// Statistics of lines that did not reach their watchers.
+/// Statistics that count log lines that did not reach the watchers.
 const LOST_LINES: [&str; 2] = ["log_worker_dropped", "log_watcher_skipped"];
 
-/// Statistics of the memory of connections, in addition to that of items.
+/// Statistics of the memory of connections, which is not included in that of items.
 const BUFFERS: [&str; 2] = ["read_buf_bytes", "response_obj_bytes"];
 
 #[derive(Debug)]
 pub(super) struct Observer<'a> {
     common: &'a Common<'a>,
     address: &'a Address,
-    /// Bytes for items.
+    /// The server's memory limit for items, in bytes.
     limit: u64,
     is_watched: bool,
 }
 
-/// A statistic; zero if the server does not have it.
+/// Returns a statistic as a number; zero if the server does not have it.
 pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
     statistics.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
-/// Buffers that server threads use are not counted as buffers of connections: per thread a request
-/// and an answer, of this times the largest item, because growing buffers have up to twice the
-/// needed size.
+/// The memory of each server thread for a request and a reply, in multiples of the largest item.
+/// The statistics of connections do not include it. Growing buffers can have twice the needed size,
+/// so two buffers need up to four times the largest item.
 const IN_HANDS: u64 = 4;
 
-/// The memory limit of a server for these bytes of items and of buffers.
+/// Returns the maximum resident set of a server, given its limit for items and its bytes of
+/// buffers.
 fn bound(limit: u64, buffers: u64) -> u64 {
     limit / 100 * 115 + (32 << 20) + buffers
 }
@@ -57,7 +58,7 @@ impl<'a> Observer<'a> {
         Self { common, address, limit, is_watched }
     }
 
-    /// Observes once. Returns the bytes of buffers.
+    /// Observes once. Returns the bytes that the server may use for buffers.
     pub(super) fn look(&self) -> Result<u64> {
         let asked = self.common.clock.elapsed();
         let statistics = self.address.statistics("stats")?;
@@ -72,7 +73,7 @@ impl<'a> Observer<'a> {
         Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
     }
 
-    /// Observes until the run is over. The process is known if the server is given.
+    /// Observes until the run is over. Checks the resident set if `server` is given.
     pub(super) fn run(&self, mut server: Option<&mut Server>) -> Result<()> {
         let outcome = loop {
             let is_last = self.common.is_over.load(Relaxed);
@@ -100,7 +101,7 @@ impl<'a> Observer<'a> {
         Ok(())
     }
 
-    /// Only evicted items may be missing.
+    /// Checks that only evicted items are missing.
     fn check_missing(&self) -> Result<()> {
         let (ledger, counts) = (&self.common.ledger, &self.common.counts);
         let missing = lock(ledger).missing();
@@ -109,7 +110,7 @@ impl<'a> Observer<'a> {
             if lock(ledger).unexcused(missing, excused) <= excused {
                 return Ok(());
             }
-            // Evictions are reported shortly after they happen.
+            // The report of an eviction may arrive later than the reply of a miss.
             sleep(PAUSE / 5);
             self.look()?;
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The answer that concerns one key.
+/// The reply for one key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Reply {
     Done(Reported),
@@ -11,7 +11,7 @@ pub(super) enum Reply {
     Exists,
     NotNumeric,
     Refused(Refusal),
-    /// No answer was requested.
+    /// The server sent no reply, as requested.
     Unspoken,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Reply {
 pub(super) enum Refusal {
     TooLarge,
     OutOfMemory,
-    /// Out of memory after a part of the value had arrived.
+    /// Memory ran out after a part of the value had arrived.
     Midway,
 }
 
@@ -30,20 +30,20 @@ pub(super) struct Reported {
     pub(super) number: Option<u64>,
     pub(super) flags: Option<u32>,
     pub(super) cas: Option<u64>,
-    /// Seconds until it ends; none for never.
+    /// The time to live in seconds. The inner `None` means that the item never expires.
     pub(super) ttl: Option<Option<u32>>,
     pub(super) size: Option<u64>,
     pub(super) was_fetched: Option<bool>,
     pub(super) facts: Option<Facts>,
 }
 
-/// Flags that the meta protocol reports without being asked.
+/// Flags that the meta protocol returns even if the request does not ask for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// The client that receives this has to renew the item.
+    /// The client that receives this reply has to renew the item.
     pub(super) is_won: bool,
     pub(super) is_stale: bool,
-    /// Another client is going to renew it.
+    /// Another client was selected to renew the item.
     pub(super) is_claimed: bool,
 }
 
@@ -72,13 +72,13 @@ impl fmt::Debug for Reported {
     }
 }
 
-/// The beginning of the input, as the answer to the oldest request.
+/// The result of parsing the beginning of the input as the reply to the oldest request.
 #[derive(Debug, PartialEq)]
 pub(super) enum Parsed {
-    /// Its answers, one per key, and their bytes.
+    /// The replies, one per key, and their length in bytes.
     Whole(Vec<Reply>, usize),
-    /// The beginning of an answer that needs at least this many bytes.
+    /// An incomplete reply. At least this many bytes are needed.
     Part(usize),
-    /// The answer to a later request; this one gets none.
+    /// The input is the reply to a later request, so this request has no reply.
     Silent,
 }

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 use super::shared::Floor;
 use crate::harness::keys::scramble;
 
-/// The number of positions in the pool at which values begin.
+/// The number of positions in the pool at which values can begin.
 const PLACES: usize = 1 << 16;
 
 /// A value larger than servers accept by default.
@@ -24,12 +24,12 @@ pub(super) enum Dialect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
-    /// A key that only one client uses. A key whose state is unknown is replaced by one of the next
-    /// generation.
+    /// A key that only one client uses. When its state becomes unknown, a key of the next
+    /// generation replaces it.
     Own { slot: u32, generation: u32 },
     /// A value that all clients store and read.
     Value(u16),
-    /// A number that all clients count up.
+    /// A number that all clients increment.
     Counter(u16),
 }
 
@@ -40,13 +40,13 @@ pub(super) enum Exptime {
     Past,
     /// Seconds from now.
     In(u32),
-    /// A second of the server's clock.
+    /// At this second of the server's clock.
     At(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Text {
-    /// Bytes of the pool.
+    /// A range of bytes of the pool.
     Piece {
         place: u16,
         length: u32,
@@ -76,9 +76,10 @@ pub(super) enum Mode {
 pub(super) enum Ask {
     Get {
         touch: Option<Exptime>,
-        /// Create it if it is missing. (Meta.)
+        /// In the meta protocol: create the item with this expiry if it is missing.
         vivify: Option<Exptime>,
-        /// The client has to renew it if it expires within this many seconds. (Meta.)
+        /// In the meta protocol: have a client renew the item if it expires within this many
+        /// seconds.
         recache: Option<u32>,
     },
     Store {
@@ -86,15 +87,16 @@ pub(super) enum Ask {
         text: Text,
         flags: u32,
         exptime: Exptime,
-        /// The CAS number that the present item must have,
+        /// The CAS number that the present item must have.
         compare: Option<u64>,
-        /// or a later one, which makes the new item stale. (Meta.)
+        /// In the meta protocol: if the present item has a higher CAS number, store the new item as
+        /// stale.
         invalidates: bool,
     },
     Count {
         is_up: bool,
         delta: u64,
-        /// The initial value of a missing item. (Binary and meta.)
+        /// In the binary and meta protocols: the initial value and expiry of a missing item.
         create: Option<(u64, Exptime)>,
         compare: Option<u64>,
     },
@@ -103,30 +105,31 @@ pub(super) enum Ask {
     },
     Delete {
         compare: Option<u64>,
-        /// Make the item stale instead, and expire it then. (Meta.)
+        /// In the meta protocol: make the item stale instead, with this expiry.
         invalidates: Option<Exptime>,
     },
-    /// The end of a batch, at which all before it have been answered.
+    /// A request without effect that ends a batch. Its reply shows that all earlier requests were
+    /// answered.
     Fence,
 }
 
-/// A request that is not answered yet.
+/// A request without a reply so far.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) dialect: Dialect,
     pub(super) ask: Ask,
-    /// Several for a classic `get` only.
+    /// The keys. Only a classic `get` can have several.
     pub(super) keys: Vec<(Key, Floor)>,
-    /// The opaque that identifies its answer, if the protocol has one.
+    /// The opaque that identifies the reply, if the protocol has opaques.
     pub(super) number: u32,
-    /// Whether it suppresses the ordinary answer.
+    /// Whether the request suppresses the ordinary reply.
     pub(super) is_quiet: bool,
-    /// The server's clock before it was sent.
+    /// The server's clock before the request was sent.
     pub(super) earliest: u32,
 }
 
 impl Exptime {
-    /// As encoded in the text protocols.
+    /// Returns the encoding in the text protocols.
     pub(super) fn signed(self) -> i64 {
         match self {
             Self::Never => 0,
@@ -136,7 +139,7 @@ impl Exptime {
         }
     }
 
-    /// As encoded in the binary protocol, where the past is a second of 1970.
+    /// Returns the encoding in the binary protocol, where the past is a second of 1970.
     pub(super) fn unsigned(self) -> u32 {
         match self {
             Self::Past => 60 * 60 * 24 * 30 + 1,
@@ -174,7 +177,8 @@ impl Pool {
         Self(bytes)
     }
 
-    /// Appends a value. Only numbers begin with a digit.
+    /// Appends a value. Only values of counters begin with a digit, so that no other value can be
+    /// counted.
     pub(super) fn push(&self, text: Text, out: &mut Vec<u8>) {
         let start = out.len();
         match text {
@@ -198,7 +202,7 @@ impl Pool {
         }
     }
 
-    /// The mark of a shared value, if it is complete.
+    /// Returns the mark of a shared value, if the value is complete.
     pub(super) fn mark(&self, value: &[u8]) -> Option<Mark> {
         let field = |at: usize| value.get(at..at + 2).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
         let version = u32::from(field(5)?) | u32::from(field(7)?) << 16;
@@ -209,10 +213,10 @@ impl Pool {
     }
 }
 
-/// How the keys of a client are spelled.
+/// The names of a client's keys.
 #[derive(Debug)]
 pub(super) struct Names {
-    /// Of all clients of this process.
+    /// A prefix that all clients of this process share.
     prefix: String,
     client: usize,
 }

@@ -1,9 +1,9 @@
-//! The common state of all clients: items that all of them use, the server's clock, and counts.
+//! The state that all clients share: the model of shared items, the server's clock, and counts.
 //!
-//! The state of a shared item is not known exactly, but some properties must hold. A value is one
-//! that was written, and complete. CAS numbers only rise, from any that was reported before a
-//! request was sent to the one in its answer. A counter never decreases, and at the end it has
-//! grown by the sum of the acknowledged increments.
+//! The state of a shared item is not known exactly, but some properties must hold. A value is
+//! complete, and was written by some client. CAS numbers only rise: the number in a reply is at
+//! least any number that was reported before the request was sent. A counter never decreases, and
+//! at the end it has grown by the sum of the acknowledged increments.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -22,10 +22,10 @@ use super::request::{Ask, Key, Mark, Mode, Pool, Request, Text};
 const VALUES: u16 = 16;
 const COUNTERS: u16 = 8;
 
-/// Each new counter starts from another multiple of this.
+/// Each new counter starts from another multiple of this number.
 const BEGINNINGS: u64 = 1 << 40;
 
-/// The known state of a shared item when a request was sent.
+/// Lower bounds of the state of a shared item when a request was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
     cas: u64,
@@ -34,7 +34,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// A number of a counter, and its CAS number at that time.
+    /// Returns a number of the counter and the CAS number that belongs to it, if known.
     pub(super) fn seen(&self) -> Option<(u64, u64)> {
         self.seen
     }
@@ -51,28 +51,30 @@ struct Newest {
 struct Counter {
     floor: u64,
     seen: Option<(u64, u64)>,
-    /// The sum of requested increments, and of acknowledged ones.
+    /// The sum of all requested increments. `acknowledged` is the sum of those that the server
+    /// confirmed.
     sent: u64,
     acknowledged: u64,
-    /// The number of its creations, and its initial value.
+    /// How often the counter was created. `beginning` is its initial value.
     births: u32,
     beginning: u64,
-    /// It may have been created without an answer.
+    /// Whether the counter may have been created by a request without a reply.
     is_unsure: bool,
 }
 
-/// The server's clock, as far as it is known.
+/// What is known about the server's clock.
 #[derive(Debug)]
 pub(super) struct Clock {
     began: Instant,
     /// The last second that the server reported.
     seen: AtomicU32,
-    /// An upper bound of the server's time when we began, in milliseconds since 1970.
+    /// An upper bound of the server's time when the run began, in milliseconds since 1970.
     ahead: AtomicI64,
 }
 
 impl Clock {
-    /// Records the second that the server reported to a request sent at `asked`, since we began.
+    /// Records the second that the server reported in reply to a request sent at `asked`, which
+    /// counts from the beginning of the run.
     pub(super) fn learn(&self, second: u32, asked: Duration) {
         self.seen.fetch_max(second, Relaxed);
         self.ahead.fetch_max((i64::from(second) + 1) * 1000 - asked.as_millis() as i64, Relaxed);
@@ -82,30 +84,31 @@ impl Clock {
         self.began.elapsed()
     }
 
-    /// The server's clock shows this second or a later one.
+    /// Returns the earliest second that the server's clock may show now.
     pub(super) fn earliest(&self) -> u32 {
         self.seen.load(Relaxed)
     }
 
-    /// The server's clock shows this second or an earlier one: it may lag when the server is busy,
-    /// but does not run ahead. The added second is for a clock that lagged whenever it was asked.
+    /// Returns the latest second that the server's clock may show now. The clock may lag when the
+    /// server is busy, but does not run ahead. One second is added in case it lagged at every
+    /// observation.
     pub(super) fn latest(&self) -> u32 {
         ((self.elapsed().as_millis() as i64 + self.ahead.load(Relaxed)) / 1000 + 1) as u32
     }
 
-    /// The interval from the request until now.
+    /// Returns the interval from a request until now. `earliest` is the clock before the request.
     pub(super) fn since(&self, earliest: u32) -> When {
         When { earliest, latest: self.latest() }
     }
 }
 
-/// What all clients have in common.
+/// The state that all clients share.
 #[derive(Debug)]
 pub(super) struct Common<'a> {
     pub(super) plan: &'a Plan,
     pub(super) pool: Pool,
     pub(super) clock: Clock,
-    /// Bytes that the items of a client may have, all together.
+    /// The maximum size of all items of a client together, in bytes.
     pub(super) bytes_per_client: usize,
     pub(super) largest: usize,
     /// Held shared by clients with requests in flight, and exclusively by the client that flushes.
@@ -113,7 +116,7 @@ pub(super) struct Common<'a> {
     pub(super) flushes: AtomicU64,
     values: Vec<Mutex<Newest>>,
     counters: Vec<Mutex<Counter>>,
-    /// By client: the last version of a shared value.
+    /// For each client, the last version of a shared value that it has written.
     versions: Vec<AtomicU32>,
     beginnings: AtomicU64,
     pub(super) is_over: AtomicBool,
@@ -128,7 +131,7 @@ pub(super) struct Counts {
     pub(super) refusals: AtomicU64,
     pub(super) missing: AtomicU64,
     pub(super) evictions: AtomicU64,
-    /// Items that may be missing although their evictions were not reported one by one.
+    /// The number of items that may be missing although no watcher was notified of their eviction.
     pub(super) excused: AtomicU64,
     pub(super) most_resident: AtomicU64,
 }
@@ -154,13 +157,14 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// The largest value that the server has to store.
+    /// Returns the size of the largest value that the server has to store.
     pub(super) fn largest_piece(&self) -> u32 {
         (self.largest / 10 * 9) as u32
     }
 
     pub(super) fn next_version(&self, client: u16) -> u32 {
-        // Before it is sent, so that a client that reads it knows that it was written.
+        // Recorded before the value is sent, so that a client that reads it finds that it was
+        // written.
         self.versions[usize::from(client)].fetch_add(1, Relaxed) + 1
     }
 
@@ -185,21 +189,21 @@ impl<'a> Common<'a> {
         lock(&self.counters[usize::from(index)]).sent += step(ask, floor);
     }
 
-    /// Records a request whose answer will not be received.
+    /// Records a request whose reply will not be received.
     pub(super) fn give_up(&self, request: &Request) {
         if let ((Key::Counter(index), _), Ask::Store { mode: Mode::Add, .. }) = (request.keys[0], request.ask) {
             lock(&self.counters[usize::from(index)]).is_unsure = true;
         }
     }
 
-    /// Takes back a request that was not sent.
+    /// Removes a request that was not sent from the records.
     pub(super) fn take_back(&self, request: &Request) {
         if let Some(&(Key::Counter(index), floor)) = request.keys.first() {
             lock(&self.counters[usize::from(index)]).sent -= step(&request.ask, floor);
         }
     }
 
-    /// Checks an answer about a shared value.
+    /// Checks a reply about a shared value.
     pub(super) fn judge_value(&self, index: u16, floor: Floor, ask: &Ask, reply: &Reply) -> Result<()> {
         let newest = &self.values[usize::from(index)];
         match (ask, reply) {
@@ -230,7 +234,7 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// The mark of the reported value, if any, which must have been written for this key.
+    /// Returns the mark of the reported value, if any. Fails if it was not written for this key.
     fn mark(&self, index: u16, reported: &Reported) -> Result<Option<Mark>> {
         ensure!(reported.facts.is_none_or(|facts| facts == Facts::default()), "no request makes it stale");
         let Some(value) = &reported.value else { return Ok(None) };
@@ -242,7 +246,7 @@ impl<'a> Common<'a> {
         Ok(Some(mark))
     }
 
-    /// Checks an answer about a counter.
+    /// Checks a reply about a counter.
     pub(super) fn judge_counter(&self, index: u16, floor: Floor, ask: &Ask, reply: &Reply) -> Result<()> {
         let mut counter = lock(&self.counters[usize::from(index)]);
         let step = step(ask, floor);
@@ -273,8 +277,8 @@ impl<'a> Common<'a> {
         Ok(())
     }
 
-    /// Checks a counter while no client counts: no acknowledged increment may be lost, and none
-    /// done twice. Returns whether the counter is missing.
+    /// Checks a counter while no client counts: no acknowledged increment may be lost, and none may
+    /// be executed twice. Returns whether the counter is missing.
     pub(super) fn balance(&self, index: u16, number: Option<u64>) -> Result<bool> {
         let counter = lock(&self.counters[usize::from(index)]);
         let Counter { sent, acknowledged, births, beginning, is_unsure, .. } = *counter;
@@ -289,7 +293,8 @@ impl<'a> Common<'a> {
         Ok(false)
     }
 
-    /// Everything was flushed, and no requests are in flight except on abandoned connections.
+    /// Resets the records after everything was flushed, when requests are in flight only on
+    /// abandoned connections.
     pub(super) fn flushed(&self) {
         for counter in &self.counters {
             let mut counter = lock(counter);
@@ -315,7 +320,7 @@ impl<'a> Common<'a> {
 
 impl Counter {
     fn see(&mut self, number: u64, floor: u64) -> Result<()> {
-        // A new one starts elsewhere.
+        // A counter that was created again has another beginning.
         let is_same = number / BEGINNINGS == floor / BEGINNINGS;
         ensure!(!is_same || number >= floor, "it was {floor} already, and is {number}");
         self.floor = self.floor.max(number);
@@ -323,7 +328,7 @@ impl Counter {
     }
 }
 
-/// The increment of a counting request.
+/// Returns the increment of a counting request.
 fn step(ask: &Ask, floor: Floor) -> u64 {
     match (ask, floor.seen) {
         (Ask::Count { delta, .. }, _) => *delta,

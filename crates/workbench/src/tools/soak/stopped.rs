@@ -1,5 +1,5 @@
-//! A process of clients that is stopped again and again, as by `kill -STOP`. The server has to wait
-//! for it without delaying other clients.
+//! A process with clients that is stopped again and again, as by `kill -STOP`. Its connections must
+//! not delay the server's other clients.
 
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -18,7 +18,7 @@ use crate::memcached::server::Address;
 
 const CLIENTS: &str = "4";
 
-/// The process. It is killed if it is dropped.
+/// The process, which is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Stopped {
     child: Child,
@@ -26,14 +26,15 @@ pub(super) struct Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Stopped {
-    /// Starts it for this many seconds, with clients that differ from those of `plan`.
+    /// Starts the process for this many seconds. Its clients send other requests than those of
+    /// `plan`.
     pub(super) fn start(plan: &Plan, address: &Address, seconds: f64) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(program);
@@ -43,7 +44,7 @@ impl Stopped {
         Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
     }
 
-    /// Stops and continues it until it ends or the run is over.
+    /// Stops and continues the process until it ends or the run is over.
     pub(super) fn run(mut self, common: &Common<'_>) -> Result<()> {
         let mut random = SmallRng::seed_from_u64(common.plan.seed);
         let process = Pid::from_child(&self.child);
@@ -58,7 +59,7 @@ impl Stopped {
                 return Ok(());
             }
             for signal in [Signal::STOP, Signal::CONT] {
-                // It may have ended.
+                // The process may have ended.
                 let _ = kill_process(process, signal);
                 sleep(Duration::from_millis(random.random_range(10..1_000)));
             }

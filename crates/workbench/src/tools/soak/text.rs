@@ -1,4 +1,4 @@
-//! Requests and replies of the classic and of the meta protocol, which one connection may mix.
+//! Requests and replies of the classic and the meta protocol. A connection may mix both.
 
 use std::io::Write as _;
 
@@ -57,7 +57,7 @@ fn push_classic(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>
     push_value(value.as_deref(), out);
 }
 
-/// Every other request asks for CAS numbers, which are needed to compare.
+/// Returns whether a request asks for CAS numbers, for later comparisons. Every other request does.
 fn asks_for_cas(request: &Request) -> bool {
     request.number.is_multiple_of(2)
 }
@@ -72,13 +72,13 @@ fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// Whether the key is sent in base64; some are.
+/// Returns whether the key is sent in base64. Some keys are.
 fn is_encoded(request: &Request) -> bool {
     request.number % 8 == 3 && name_is_short(request)
 }
 
 fn name_is_short(request: &Request) -> bool {
-    // 250 bytes of base64 at most.
+    // The names of these slots have 250 bytes, and would be too long in base64.
     !matches!(request.keys[0].0, Key::Own { slot, .. } if slot % 16 == 3)
 }
 
@@ -126,7 +126,8 @@ fn push_flags(request: &Request, out: &mut Vec<u8>) {
             flag("R", recache.map(i128::from));
             let flags = if request.number % 8 == 5 { " s f t c h" } else { " s f t c h v" };
             out.extend_from_slice(flags.as_bytes());
-            // The key of an item that was stored with base64 is returned in base64.
+            // The key is not requested, because servers return it in base64 if the item was stored
+            // with base64.
         }
         Ask::Touch { exptime } => flag("T", Some(exptime.signed().into())),
         Ask::Store { mode, flags, exptime, compare, invalidates, .. } => {
@@ -185,7 +186,7 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
     }
 }
 
-/// The first line, without its end, and where the next one begins.
+/// Returns the first line without its end, and the position of the next line.
 fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
     let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(MAX_LINE)]) else {
         ensure!(input.len() < MAX_LINE, "a line without an end: {}", shown(input));
@@ -224,8 +225,8 @@ fn decimal<T: std::str::FromStr>(digits: &[u8]) -> Result<T> {
     number.with_context(|| format!("not a number: {}", shown(digits)))
 }
 
-/// The value of this length in `input` and its bytes there; if it is incomplete, the number of
-/// bytes needed.
+/// Returns the value at the beginning of `input` and its length with the line end. If the value is
+/// incomplete, returns the number of bytes needed.
 fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, usize), usize>> {
     let whole = length + 2;
     let Some(bytes) = input.get(..whole) else { return Ok(Err(whole)) };
@@ -233,7 +234,7 @@ fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, us
     Ok(Ok((value.to_vec(), whole)))
 }
 
-/// The answer to a classic `get`: items in the order of the keys, without missing ones.
+/// Parses the reply to a classic `get`: the found items, in the order of the keys.
 fn parse_values(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
     let mut keys = request.keys.iter().map(|(key, _)| names.of(*key));
     let (mut replies, mut at) = (Vec::new(), 0);
@@ -275,7 +276,7 @@ fn parse_meta(request: &Request, line: &[u8], rest: &[u8], after: usize) -> Resu
     }
     let whole = |reply| Ok(Parsed::Whole(vec![reply], after));
     match code {
-        // 1.6.18 reports nothing else for a miss.
+        // memcached 1.6.18 returns only `EN` for a miss.
         b"EN" if words.is_empty() || is_its_own => return whole(Reply::NotFound),
         b"NF" if is_its_own => return whole(Reply::NotFound),
         b"NS" if is_its_own => return whole(Reply::NotStored),
@@ -302,7 +303,7 @@ fn parse_meta(request: &Request, line: &[u8], rest: &[u8], after: usize) -> Resu
     Ok(Parsed::Whole(vec![Reply::Done(reported)], after + taken))
 }
 
-/// The properties in the words of a meta reply. (Opaques have been checked.)
+/// Parses the properties in the words of a meta reply. (Opaques were checked before.)
 fn reported(words: &[&[u8]]) -> Result<Reported> {
     let (mut reported, mut facts) = (Reported::default(), Facts::default());
     for word in words {

@@ -8,9 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Comments are at most WIDTH columns wide in these folders.
 WIDTH = 100
-NARROW = ["crates/rcu", "crates/cache", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server"]
+NARROW = ["crates/rcu", "crates/cache", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server", "fuzz"]
 # Comments have no forbidden words in these folders.
-PLAIN = ["crates/cache", "crates/rcu", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server"]
+PLAIN = ["crates/cache", "crates/rcu", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server", "fuzz"]
 
 COMMENT = re.compile(r"^\s*//[/!]? ?(.*)$")
 # Lines that cannot be broken: code, tables, links, and pictures are indented code.

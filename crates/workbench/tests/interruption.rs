@@ -108,7 +108,7 @@ fn an_interrupted_measurement_is_reported() {
         run.signal(signal);
         let (ended, stderr) = (run.status(), run.read("stderr"));
         assert_eq!(ended.code(), Some(status), "{stderr}");
-        assert!(stderr.contains("the report comes after this round"), "{stderr}");
+        assert!(stderr.contains("the report follows after this round"), "{stderr}");
         assert!(run.read("stdout").contains("server CPU/request"));
         let document: Value = serde_json::from_str(&run.read("samples.json")).unwrap();
         let servers = document["results"]["servers"].as_array().unwrap();

@@ -171,7 +171,7 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     let lowest = points().map(|(_, value)| scale(value.lower_quartile)).fold(f64::INFINITY, f64::min);
     let bottom = if logarithmic { lowest.floor() } else { 0.0 };
     let place = |(x, value): &(f64, Summary)| (x / right, (scale(value.median) - bottom) / (top - bottom));
-    // The approximate share of the plot that the box covers.
+    // The approximate share of the plot that the legend covers.
     let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
     let width = (7.0 * longest as f64 + 50.0) / f64::from(SIZE.0);
     let height = (20.0 * lines.len() as f64 + 20.0) / 400.0;

@@ -57,7 +57,7 @@ pub fn heed(after: &'static str) -> Result<()> {
             std::process::exit(status_after(signal));
         }
         // The terminal may be gone, so a failure to write is ignored.
-        let message = format!("interrupted; the report comes after {after}; a second signal ends the run at once");
+        let message = format!("interrupted; the report follows after {after}; a second signal ends the run at once");
         drop(writeln!(std::io::stderr(), "relativist-bench: {message}"));
     };
     watch(note).context("cannot handle signals")

@@ -86,7 +86,7 @@ impl Report {
         }
         if threads > cpus.count() {
             self.warn(format!(
-                "{threads} threads on {} CPUs: they are not pinned and share CPUs, so that figures show the scheduler \
+                "{threads} threads on {} CPUs: they are not pinned and share CPUs, so the results depend on the scheduler \
                  as much as the candidates",
                 cpus.count()
             ));

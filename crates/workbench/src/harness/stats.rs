@@ -44,7 +44,7 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
 /// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round.
 pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
     debug_assert_eq!(numerators.len(), denominators.len(), "one sample of each per round");
-    // 0 / 0 counts as equal.
+    // 0 / 0 counts as 1.
     Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }
 

@@ -106,7 +106,7 @@ fn expected(source: &dyn Source, so_far: usize, more: bool) -> Result<f64> {
     match source.share().filter(|share| *share > 0.0) {
         _ if !more => Ok(so_far as f64),
         Some(share) => Ok(so_far as f64 / share.min(1.0)),
-        None => anyhow::bail!("there are more than {so_far} keys, and their number is unknown: give --sizes"),
+        None => anyhow::bail!("the number of keys is unknown, but above {so_far}: give --sizes"),
     }
 }
 

@@ -106,7 +106,7 @@ impl Client {
                 self.is_broken = false;
                 Attempt::Done(())
             }
-            Ok(Some(error)) | Err(error) => Attempt::Broken(format!("cannot connect with the server: {error}")),
+            Ok(Some(error)) | Err(error) => Attempt::Broken(format!("cannot connect to the server: {error}")),
         }
     }
 
@@ -226,7 +226,7 @@ impl Client {
         {
             taken += length;
             if let Piece::TurnedAway(line) = piece {
-                ensure!(answered == 0, "an answer, and then {}", shown(line));
+                ensure!(answered == 0, "a reply, and then {}", shown(line));
                 return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(line))));
             }
             if self.take(setting, piece, tally)? {
@@ -278,7 +278,7 @@ impl Client {
     fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
         let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);
         if setting.workload.unchecked {
-            ensure!(waiting > 0, "more items than were asked for");
+            ensure!(waiting > 0, "more items than were requested");
             return Ok(0);
         }
         for (position, &index) in self.keys.iter().take(waiting).enumerate() {
@@ -296,6 +296,6 @@ impl Client {
                 return Ok(position);
             }
         }
-        bail!("a key that was not asked for, or not there: {}", shown(key))
+        bail!("a key that was not requested, or was already answered: {}", shown(key))
     }
 }

@@ -136,7 +136,7 @@ fn hostile_answers_are_errors() {
     let wrong_value = format!("VALUE {key} 0 100\r\n{}\r\nEND\r\n", "x".repeat(100));
     let cases = [
         (wrong_value.as_bytes(), "a wrong value of \"kkkkkkkkk0\""),
-        (b"VALUE kkkkkkkkk1 0 1\r\nx\r\nEND\r\n", "a key that was not asked for"),
+        (b"VALUE kkkkkkkkk1 0 1\r\nx\r\nEND\r\n", "a key that was not requested"),
         (b"VALUE kkkkkkkkk0 0 1000000\r\n", "a value of 1000000 bytes"),
         (b"END\r\nEND\r\n", "a reply without a request"),
         (b"STORED\r\n", "something else than a GET"),

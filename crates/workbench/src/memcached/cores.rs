@@ -14,7 +14,7 @@ pub struct Cores(Vec<usize>);
 impl Cores {
     /// Returns the first `count` CPUs that this process may use, or all if there are fewer.
     pub fn allowed(count: usize) -> Result<Self> {
-        let set = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
+        let set = sched_getaffinity(None).context("cannot get the CPUs of this thread")?;
         Ok(Self((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).take(count).collect()))
     }
 
@@ -41,7 +41,7 @@ impl Cores {
         if self.0.is_empty() {
             return Ok(start());
         }
-        let before = sched_getaffinity(None).context("cannot ask for the CPUs of this thread")?;
+        let before = sched_getaffinity(None).context("cannot get the CPUs of this thread")?;
         self.pin()?;
         let started = start();
         sched_setaffinity(None, &before).context("cannot give this thread its CPUs back")?;

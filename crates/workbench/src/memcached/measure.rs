@@ -148,7 +148,7 @@ pub fn failures<'s>(server: &str, samples: impl Iterator<Item = &'s Sample> + Cl
     }
     let late = sum(|sample| sample.late);
     if late > 0 {
-        failures.push(format!("{server} had no answer in time to {late} requests: it can't keep up with this rate"));
+        failures.push(format!("{server} did not answer {late} requests in time: it cannot keep up with this rate"));
     }
     if let Some(breakage) = samples.clone().find_map(|sample| sample.breakage.as_ref()) {
         let (broken, lost) = (sum(|sample| sample.broken), sum(|sample| sample.lost));
@@ -388,7 +388,7 @@ mod tests {
             [
                 "server refused 6 requests: SERVER_ERROR",
                 "server did not find 4 keys that had been stored",
-                "server had no answer in time to 8 requests: it can't keep up with this rate",
+                "server did not answer 8 requests in time: it cannot keep up with this rate",
                 "server broke 10 connections, and 12 requests were lost: reset"
             ]
         );

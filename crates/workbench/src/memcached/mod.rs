@@ -72,15 +72,15 @@ pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
             && median < 0.98 * rate
         {
             report.warn(format!(
-                "{} did {median:.0} of the {rate:.0} requests a second that were asked for: latencies are those of a queue that grows. \
-                 Ask for less, or allow a client more requests at a time (--depth)",
+                "{} answered {median:.0} requests per second instead of {rate:.0}: its latencies are those of a growing queue. \
+                 Use a lower --rate, or let a client have more unanswered requests (--depth)",
                 server.name
             ));
         }
         server.failures().into_iter().for_each(|failure| report.warn(failure));
         if server.samples.iter().any(|sample| sample.server.is_none()) {
             report.warn(format!(
-                "{} listens in no process that can be looked at here: its CPU time is unknown",
+                "the process of {} cannot be found on this machine: its CPU time is unknown",
                 server.name
             ));
         }

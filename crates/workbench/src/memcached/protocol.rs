@@ -92,7 +92,7 @@ impl Protocol {
             _ if line.starts_with(b"SERVER_ERROR") => Piece::Refused(line),
             _ => {
                 let Some((key, size)) = self.value_line(line) else { bail!("not a reply: {}", shown(line)) };
-                ensure!(size <= largest, "a value of {size} bytes, none has more than {largest}: {}", shown(line));
+                ensure!(size <= largest, "a value of {size} bytes, the maximum is {largest}: {}", shown(line));
                 let Some(value) = bytes.get(after..after + size + 2) else { return Ok(None) };
                 let Some(data) = value.strip_suffix(b"\r\n") else {
                     bail!("a value that does not end after {size} bytes: {}", shown(line))
@@ -200,7 +200,7 @@ mod tests {
             (b"CLIENT_ERROR bad\r\n", "not a reply"),
             (b"HD\r\n", "not a reply"),
             (b"END\n", "without \\r"),
-            (b"VALUE a 0 11\r\n", "a value of 11 bytes, none has more than 10"),
+            (b"VALUE a 0 11\r\n", "a value of 11 bytes, the maximum is 10"),
             (b"VALUE a 0 99999999999999999999\r\n", "not a reply"),
             (b"VALUE a 0 -1\r\n", "not a reply"),
             (b"VALUE a 7 1\r\n", "not a reply"),

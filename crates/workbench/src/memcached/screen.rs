@@ -38,7 +38,7 @@ pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
     if let [first, others @ ..] = measured
         && !others.is_empty()
     {
-        text += &format!("\n{} over others, pair by pair; the median of the pairs:\n\n", first.name);
+        text += &format!("\n{} divided by each other server, in the same rounds; medians (ranges):\n\n", first.name);
         let figures = Figure::of_workload(workload);
         let header: Vec<String> = ["over".into()].into_iter().chain(figures.iter().map(Figure::to_string)).collect();
         text += &table(
@@ -55,7 +55,7 @@ pub fn describe(workload: &Workload, measured: &[Measured]) -> String {
 
 /// Formats a table of latencies, after a line that explains it.
 pub fn latencies(workload: &Workload, measured: &[Measured]) -> String {
-    let mut text = String::from("Latency in µs, medians over rounds; the largest is that of all rounds");
+    let mut text = String::from("Latency in µs, medians over rounds; max is the maximum of all rounds");
     text += if workload.rate.is_some() { ":\n\n" } else { " (closed loop: stalls are under-counted, see --rate):\n\n" };
     let header = ["server", "", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
     let rows = measured.iter().flat_map(|measured| {
@@ -86,8 +86,7 @@ fn locks(measured: &[Measured]) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    let heading =
-        "\nLocks of servers while the load was on, as `stats contention` counts them; medians over rounds:\n\n";
+    let heading = "\nLock contention of the servers (`stats contention`) during measurements; medians over rounds:\n\n";
     heading.to_owned() + &table(&["server", "", "count"], rows)
 }
 

@@ -53,7 +53,7 @@ impl Address {
             socket.connect(&address)?;
             Ok::<_, std::io::Error>(socket)
         };
-        connect().with_context(|| format!("cannot connect with {self}"))
+        connect().with_context(|| format!("cannot connect to {self}"))
     }
 
     /// Opens a non-blocking connection. It is established when the socket becomes writable without
@@ -90,11 +90,11 @@ impl Address {
             let count = match socket.read(&mut buffer) {
                 // A signal interrupted the read, such as SIGCONT after a stop.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                other => other.with_context(|| format!("no answer to {request}"))?,
+                other => other.with_context(|| format!("no reply to {request}"))?,
             };
             answer.extend_from_slice(&buffer[..count]);
             let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < MAX_STATS;
-            ensure!(goes_on || answer == b"END\r\n", "not an answer to {request}: {}", shown(&answer));
+            ensure!(goes_on || answer == b"END\r\n", "not a reply to {request}: {}", shown(&answer));
         }
         let text = String::from_utf8_lossy(&answer);
         let pair = |line: &str| {

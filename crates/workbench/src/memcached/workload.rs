@@ -133,10 +133,10 @@ impl Workload {
     /// Checks combinations of options that the command line parser cannot check.
     pub fn check(&self) -> Result<()> {
         let digits = digits(self.all_items());
-        ensure!(self.key_size.most() <= MAX_KEY, "--key-size {}: keys have {MAX_KEY} bytes at most", self.key_size);
+        ensure!(self.key_size.most() <= MAX_KEY, "--key-size {}: keys have at most {MAX_KEY} bytes", self.key_size);
         ensure!(
             self.key_size.least() >= digits,
-            "--key-size {}: {} items need keys of {digits} bytes at least",
+            "--key-size {}: {} items need keys of at least {digits} bytes",
             self.key_size,
             self.all_items()
         );
@@ -144,15 +144,15 @@ impl Workload {
         let buffers = self.buffers();
         ensure!(
             buffers <= MAX_BUFFERS,
-            "--value-size {}: {} clients may need {} MiB for what is on its way: fewer clients{} or smaller values",
+            "--value-size {}: {} clients may need {} MiB of buffers: use fewer clients{} or smaller values",
             self.value_size,
             self.clients,
             buffers >> 20,
-            if self.sets > 0 && self.depth > 1 { ", less depth" } else { "" }
+            if self.sets > 0 && self.depth > 1 { ", a smaller --depth" } else { "" }
         );
         ensure!(self.threads <= self.clients, "--threads {}: there are only {} clients", self.threads, self.clients);
         if let Some(grow) = self.grow {
-            ensure!(grow > self.items, "--grow {grow}: there are {} items from the start", self.items);
+            ensure!(grow > self.items, "--grow {grow}: must be above --items {}", self.items);
             ensure!(self.rate.is_some() && self.sets > 0, "--grow needs --rate, and --sets above 0");
         }
         Ok(())
@@ -379,7 +379,7 @@ mod tests {
         let large = Workload { value_size: Sizes::one(1 << 30), clients: 4, ..DEFAULT };
         large.check().unwrap();
         let error = Workload { depth: 2, sets: 1, ..large }.check().unwrap_err().to_string();
-        assert!(error.contains("12288 MiB") && error.contains("less depth"), "{error}");
+        assert!(error.contains("12288 MiB") && error.contains("a smaller --depth"), "{error}");
         assert!(Workload { value_size: Sizes::one((1 << 30) + 1), clients: 1, ..DEFAULT }.check().is_err());
     }
 
@@ -387,7 +387,7 @@ mod tests {
     fn items_have_keys_of_enough_digits() {
         assert_eq!([1, 2, 16, 17, 256, 257, 1 << 32].map(digits), [1, 1, 1, 2, 2, 3, 8]);
         let workload = Workload { items: 257, key_size: Sizes::range(2, 9), ..DEFAULT };
-        assert!(workload.check().unwrap_err().to_string().contains("3 bytes at least"));
+        assert!(workload.check().unwrap_err().to_string().contains("at least 3 bytes"));
     }
 
     #[test]

@@ -91,7 +91,7 @@ struct Counts {
 
 pub fn run(args: &Args) -> Result<()> {
     let found = Command::new("valgrind").arg("--version").output();
-    ensure!(found.is_ok(), "valgrind is not installed, and it does the counting: apt install valgrind");
+    ensure!(found.is_ok(), "this needs valgrind, which is not installed: apt install valgrind");
     let report = Report::begin("instructions", args.json.as_deref(), &Cpus::allowed(), 1)?;
     let names = args.tables.iter().copied().map(Some).chain([None]);
     let counts = names.map(|name| count(name, &args.counted)).collect::<Result<Vec<_>>>()?;

@@ -116,11 +116,11 @@ pub fn claims() -> Vec<Claim> {
         claim(size, printed.empty.to_string(), here.empty().to_string());
         claim("largest bucket".into(), printed.largest.to_string(), here.largest().to_string());
         let large = format!("{} %", (in_large(&here) * 100.0).round());
-        claim(format!("objects in buckets of more than {LARGE}"), format!("{} %", printed.in_large), large);
+        claim(format!("objects in buckets with more than {LARGE}"), format!("{} %", printed.in_large), large);
         if let Some((hit_rate, iterations)) = printed.iterations {
             let here = format!("{:.0}", here.probes(hit_rate) * 1000.0);
             claim(
-                format!("entries met by 1000 lookups, {:.0} % of them hits", hit_rate * 100.0),
+                format!("entries visited by 1000 lookups, {:.0} % of them hits", hit_rate * 100.0),
                 iterations.to_string(),
                 here,
             );
@@ -132,7 +132,7 @@ pub fn claims() -> Vec<Claim> {
         claims.push(Claim {
             place: "Table 1".into(),
             what: format!(
-                "{}, {} buckets: time / entries met by a hit (a random function)",
+                "{}, {} buckets: time / entries visited by a hit (a random function)",
                 function.name(),
                 here.buckets
             ),

@@ -125,7 +125,9 @@ pub fn run(args: &Args) -> Result<()> {
     let threads = parameters.readers.iter().max().unwrap_or(&1) + companion;
     let mut report = Report::begin("resize", args.json.as_deref(), &cpus, threads)?;
     if parameters.resizer && threads > cpus.count() && !parameters.setting.spinner {
-        report.warn("the resizer takes CPU time from the readers, the fixed cases do not: add --spinner".into());
+        report.warn(
+            "the resizer takes CPU time from the readers, which have more in the fixed cases: add --spinner".into(),
+        );
     }
     let fill = |&name: &Name| Filled::new(name, &parameters.setting);
     let tables = parameters.tables.iter().map(fill).collect::<Result<Vec<_>>>()?;
@@ -236,7 +238,7 @@ fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
     }
     writeln!(text, "\nMisses: {}", results.misses)?;
     if parameters.setting.spinner {
-        writeln!(text, "The fixed cases ran a busy thread in place of the resizer.")?;
+        writeln!(text, "The fixed cases ran a busy thread as a substitute for the resizer.")?;
     }
     Ok(text)
 }
@@ -295,7 +297,7 @@ fn describe_locks(samples: &[Sample]) -> String {
         ]
     });
     let header = ["table", "readers", "case", "lock", "taken", "contended", "share", "waited ms"];
-    format!("\nLocks, with the warm-up, all runs together:\n\n{}", table(&header, rows))
+    format!("\nLock contention, including the warm-up, sums over all runs:\n\n{}", table(&header, rows))
 }
 
 /// Formats the mean duration of resizes in each direction.
@@ -318,7 +320,7 @@ fn describe_resizes(samples: &[Sample], hasher: HashFunction) -> String {
         ]
     });
     let header = ["table", "readers", "first µs", "waits", "expand µs", "waits", "shrink µs", "waits"];
-    format!("\nResizes, {hasher} (first: the first of all, to the larger size):\n\n{}", table(&header, rows))
+    format!("\nResizes, {hasher} (first: the first resize of a table, to the larger size):\n\n{}", table(&header, rows))
 }
 
 #[cfg(test)]

@@ -123,7 +123,10 @@ struct Comparison {
 
 pub fn run(args: &Args) -> Result<Ending> {
     args.workload.check()?;
-    ensure!(args.exec.is_some() || args.workload.grow.is_none(), "--grow needs servers that it can start: --exec");
+    ensure!(
+        args.exec.is_some() || args.workload.grow.is_none(),
+        "--grow needs --exec, because each measurement starts a new server"
+    );
     let threads = usize::from(args.workload.threads);
     let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
     allow_connections()?;

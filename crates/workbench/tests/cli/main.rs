@@ -121,7 +121,7 @@ fn compare_measures_what_comes_to_an_end() {
 fn compare_measures_latencies() {
     let (text, document) =
         measure("compare --workload latency --entries 2000 --threads 1,2 --rounds 2 --tables dashmap");
-    assert!(text.contains("longest apart from scheduling"), "{text}");
+    assert!(text.contains("longest without waiting for a CPU"), "{text}");
     assert!(text.contains("<= 1000"), "{text}");
     let comparisons = document["results"]["contests"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2 * 5);
@@ -164,7 +164,7 @@ fn rcu_measures_sections_waits_and_reclamation() {
         let line =
             format!("rcu --barrier {barrier} --threads 1,2 --rounds 2 --millis 1 --objects 1000 --reclaim-rounds 2");
         let (text, document) = measure(&line);
-        assert!(text.contains("can't wait for readers"), "{text}");
+        assert!(text.contains("no function that waits for readers"), "{text}");
         let results = &document["results"];
         assert_eq!(results["sections"].as_array().unwrap().len(), 4);
         check_comparisons(&results["sections"], schemes, 2);
@@ -189,13 +189,13 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("resize --json /nonexistent/folder/file", "cannot create /nonexistent/folder/file"),
         ("rcu --barrier none", "--barrier"),
         #[cfg(target_os = "linux")]
-        ("load --key-size 3", "need keys of 5 bytes at least"),
+        ("load --key-size 3", "need keys of at least 5 bytes"),
         #[cfg(target_os = "linux")]
         ("load --value-size 9-1", "a range such as 64-1024"),
         #[cfg(target_os = "linux")]
-        ("load --grow 200000 --rate 1000 --sets 50", "needs servers that it can start"),
+        ("load --grow 200000 --rate 1000 --sets 50", "--grow needs --exec"),
         #[cfg(target_os = "linux")]
-        ("load --server unix:/nonexistent/socket", "cannot connect with unix:/nonexistent/socket"),
+        ("load --server unix:/nonexistent/socket", "cannot connect to unix:/nonexistent/socket"),
         #[cfg(target_os = "linux")]
         ("load --exec /nonexistent/server", "cannot start server: No such file"),
         #[cfg(target_os = "linux")]
@@ -387,7 +387,7 @@ fn load_compares_servers_that_it_starts() {
             format!("load --exec '{echo}' --vs '{echo} --io epoll' --no-preload --unchecked --protocol meta {more}");
         let (text, document) =
             measure(&format!("{line} --value-size 50 --clients 5 --threads 2 --rounds 3 --seconds 1"));
-        for expected in ["meta commands", "over others, pair by pair", "server CPU/request"] {
+        for expected in ["meta commands", "divided by each other server, in the same rounds", "server CPU/request"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let results = &document["results"];

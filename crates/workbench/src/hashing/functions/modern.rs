@@ -83,7 +83,7 @@ pub(super) fn all(fold: Fold) -> Vec<Box<dyn HashFunction>> {
         hashed("foldhash-q", "foldhash, finished better", fold, foldhash::quality::FixedState::default()),
         hashed(
             "ahash",
-            "by AES instructions where there are some (ahash)",
+            "by AES instructions if the processor has them (ahash)",
             fold,
             ahash::RandomState::with_seeds(1, 2, 3, 4),
         ),

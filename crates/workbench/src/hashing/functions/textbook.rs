@@ -31,7 +31,7 @@ impl HashFunction for Untransformed {
     }
 
     fn source(&self) -> &'static str {
-        "the key's low bits: modulus by a power of two"
+        "the key's low bits, its remainder by a power of two"
     }
 
     #[inline]
@@ -136,7 +136,7 @@ impl HashFunction for Crc32c {
     }
 
     fn source(&self) -> &'static str {
-        "CRC-32C, by instruction where there is one"
+        "CRC-32C, by the processor's instruction if it has one"
     }
 
     #[inline]

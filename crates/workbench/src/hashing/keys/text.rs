@@ -71,7 +71,10 @@ impl Text {
             }
             Form::Records(width) => {
                 ensure!(*width > 0, "a record has at least one byte");
-                ensure!(!numbers || *width <= 8 || *width == 16, "a number has up to 8 bytes, and a pair of them 16");
+                ensure!(
+                    !numbers || *width <= 8 || *width == 16,
+                    "numbers need records of at most 8 bytes, and pairs of numbers records of 16 bytes"
+                );
                 Cut::Records(input, vec![0; *width])
             }
         };
@@ -127,12 +130,12 @@ fn parsed(text: &[u8], numbers: bool) -> Result<Key<'_>> {
     if !numbers {
         return Ok(Key::Bytes(text));
     }
-    let text = std::str::from_utf8(text).context("a number is expected")?;
+    let text = std::str::from_utf8(text).context("expected a number")?;
     let mut words = text.split([' ', '\t', ',', ';']).filter(|word| !word.is_empty());
     match (words.next(), words.next(), words.next()) {
         (Some(number), None, None) => Ok(Key::Number(number_in(number)?)),
         (Some(first), Some(second), None) => Ok(Key::Pair(number_in(first)?, number_in(second)?)),
-        _ => bail!("{text:?} is neither a number nor two"),
+        _ => bail!("{text:?} is neither a number nor a pair of numbers"),
     }
 }
 
@@ -141,7 +144,7 @@ fn number_in(text: &str) -> Result<u64> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.with_context(|| format!("{text:?} is no number of 64 bits"))
+    number.with_context(|| format!("{text:?} is not a 64-bit number"))
 }
 
 fn integers(record: &[u8]) -> Key<'static> {

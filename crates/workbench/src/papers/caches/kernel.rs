@@ -147,7 +147,7 @@ pub fn parse(text: &str) -> Result<Vec<Kernel>> {
         kernel: Vec<Kernel>,
     }
     let File { kernel: kernels } = toml::from_str(text)?;
-    ensure!(!kernels.is_empty(), "there is no kernel in it");
+    ensure!(!kernels.is_empty(), "the file has no [[kernel]] section");
     for kernel in &kernels {
         for cache in super::events::CACHES {
             if let Err(error) = kernel.choice(cache).resolve() {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_refused() {
         for (text, why) in [
-            ("kernel = []", "no kernel"),
+            ("kernel = []", "no [[kernel]]"),
             ("[[kernel]]\nname = 'x'\npages = 1", "pages"),
             ("[[kernel]]\nname = 'x'\npage = { function = 'sha', buckets = 2 }", "no hash function sha"),
             ("[[kernel]]\nname = 'x'\npage = { function = 'page-mult', buckets = 3 }", "power of two"),

@@ -226,7 +226,7 @@ fn measure(table: &Printed, source: &mut Source, bar: &ProgressBar) -> Result<Me
     let recorded = source.recorded.is_some();
     Ok(Measured {
         number: Some(table.number).filter(|_| !recorded),
-        title: if recorded { "what strace recorded" } else { table.title },
+        title: if recorded { "the recording of strace" } else { table.title },
         cache: table.cache,
         scripts: if recorded { Vec::new() } else { scripts },
         outcomes,

@@ -98,7 +98,7 @@ fn perform(tables: &mut [Table<'_>], trace: &Trace, events: &[Event]) -> Result<
         }
     }
     let elapsed = start.elapsed();
-    ensure!(wrong == 0, "{wrong} lookups were answered wrongly");
+    ensure!(wrong == 0, "{wrong} lookups returned a wrong result");
     Ok(elapsed)
 }
 

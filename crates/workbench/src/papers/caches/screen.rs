@@ -12,7 +12,7 @@ use crate::harness::stats::Mean;
 /// Formats all tables; with histograms, if requested.
 pub fn describe(results: &Results, with_histograms: bool) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
-                    scripts per hour of SPEC SDM. Both also over the reference's.\n"
+                    scripts per hour of SPEC SDM. Both are also divided by those of the first kernel (x).\n"
         .to_owned();
     for measured in &results.tables {
         text += &format!("\n{}\n\n{}", title(measured), comparison(measured));

@@ -28,7 +28,10 @@ pub fn parse(text: &str) -> Result<Workload> {
         }
     }
     let mut workload = recording.workload;
-    ensure!(!workload.operations.is_empty(), "no system call in it names a file (was it strace -f -y?)");
+    ensure!(
+        !workload.operations.is_empty(),
+        "no system call in the recording names a file (was it made by strace -f -y?)"
+    );
     workload.work = workload.operations.len();
     Ok(workload)
 }

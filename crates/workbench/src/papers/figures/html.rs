@@ -47,7 +47,7 @@ pub fn page(
                 p {
                     "The paper is Triplett, McKenney and Walpole, “Resizable, Scalable, Concurrent Hash Tables via Relativistic "
                     "Programming” (USENIX ATC 2011); its figures 3 to 8 are in section 7. Its machine had two processors with 12 cores "
-                    "and 24 hardware threads in all, so that every thread had one. RP is the paper's table as printed, relativist this "
+                    "and 24 hardware threads in all, so that every thread had one. RP is the paper's table as printed, relativist is this "
                     "project's."
                 }
                 @for warning in report.warnings() { p.warning { (warning) } }
@@ -55,15 +55,15 @@ pub fn page(
                 (claims(results.claims.iter()))
                 @for (figure, picture) in FIGURES.iter().zip(pictures) { (section(figure, picture, results)) }
                 @for section in sections { (further(section)) }
-                h2 { "What resizes take" }
+                h2 { "Duration of resizes" }
                 p {
-                    "Beside " (parameters.readers[0]) " reader(s), with the identity as hash function. Keys inserted in ascending order are "
-                    "the worst that can happen to the first unzipping of a chain, and the best ever after, since joining chains leaves each "
-                    "as two runs; shuffled ones are in between. Medians over runs."
+                    "Measured during lookups by " (parameters.readers[0]) " reader(s), with the identity as hash function. Keys inserted "
+                    "in ascending order are the worst case for the first unzipping of a chain. They are the best case for all later ones, "
+                    "because joining two chains leaves each of them as one run. Shuffled keys are in between. Medians over runs."
                 }
                 (resizes(&results.resizes))
                 h2 { "Latencies and memory" }
-                p { "Of one lookup in 256, with the time that it takes to read the clock; medians over runs, and the longest of all." }
+                p { "One lookup in 256 was timed, and its latency includes the time to read the clock. Medians over runs, and the longest of all runs." }
                 (latencies(&results.samples))
                 h2 { "Machine and versions" }
                 pre { (report.caption()) }

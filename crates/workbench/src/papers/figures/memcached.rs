@@ -187,7 +187,7 @@ impl Options {
         let findings = Findings { parameters: &parameters, samples: store.into_samples().collect() };
         if let Some(share) = findings.largest_share_of_clients().filter(|&share| share > 0.5) {
             report.warn(format!(
-                "figure 8: clients took up to {:.0} % of the CPU time of servers and clients: rates show both of them",
+                "figure 8: clients took up to {:.0} % of the CPU time of servers and clients: the rates depend on the clients, too",
                 share * 100.0
             ));
         }
@@ -371,7 +371,7 @@ impl Findings<'_> {
             (!contended.is_empty()).then(|| contended.iter().sum::<f64>())
         };
         let answer = contended(Engine::Relativistic).zip(contended(Engine::GlobalLock)).map(|(ours, lock)| {
-            let here = format!("locks found held: {ours:.0}, with the global lock {lock:.0}");
+            let here = format!("times that a lock was held: {ours:.0}, with the global lock {lock:.0}");
             let verdict = match (ours, lock) {
                 (0.0, lock) if lock > 0.0 => Verdict::Holds,
                 (ours, lock) if ours < lock / 100.0 => Verdict::InPart,
@@ -379,7 +379,7 @@ impl Findings<'_> {
             };
             (here, verdict)
         });
-        claim("GETs contend for the global lock for long; without it, for none", answer)
+        claim("GETs contend for the global lock; without it, they contend for no lock", answer)
     }
 
     fn contention_table(&self) -> Option<(Vec<String>, Vec<Vec<String>>)> {
@@ -430,8 +430,8 @@ impl Findings<'_> {
         Ok(Section {
             heading: "Latencies while tables grow".into(),
             text: format!(
-                "{workload}. Latencies count from when a request was due, in medians over runs. The plot, and the last column as its 99th \
-                 percentile, show {}: what the machine does comes at any time, what growth does comes again in every run.",
+                "{workload}. Latencies count from when a request was due; medians over runs. The plot, and the last column as its 99th \
+                 percentile, show {}: stalls of the machine occur at any time, those caused by growth recur in every run.",
                 recurring::NAME
             ),
             table: Some((header, rows.collect())),

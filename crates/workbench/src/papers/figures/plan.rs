@@ -191,7 +191,7 @@ pub fn caption(parameters: &Parameters, cpus: usize) -> String {
     let Setting { entries, seconds, hasher, spinner, .. } = &parameters.setting;
     let (one, other) = parameters.setting.shifts;
     let mut caption = format!(
-        "{entries} entries, {} and {} buckets, {hasher}; medians of {} runs of {seconds} s, lines: quartiles.",
+        "{entries} entries, {} and {} buckets, {hasher}; medians of {} runs of {seconds} s, bars show quartiles.",
         buckets(one),
         buckets(other),
         parameters.runs
@@ -205,7 +205,7 @@ pub fn caption(parameters: &Parameters, cpus: usize) -> String {
         );
     }
     if *spinner {
-        caption += "\nWhere there is no resizer, a busy thread took its place.";
+        caption += "\nIn cases without a resizer, a busy thread ran as a substitute.";
     }
     caption
 }

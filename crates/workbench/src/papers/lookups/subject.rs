@@ -30,7 +30,7 @@ pub trait Subject: Send + Sync {
     fn entry_bytes(&self) -> Option<usize>;
 }
 
-/// Times a lookup per batch, once the warm-up is over.
+/// Times one lookup per batch after the warm-up.
 #[derive(Debug)]
 pub struct Sampler<'m> {
     latencies: Latencies,

@@ -16,13 +16,13 @@ use crate::harness::stats::Summary;
 
 pub fn describe(results: &Results) -> String {
     let mut text = "Intercept in ns, and slope in ns per byte of the key (iteration: per entry), of lines \
-                    through the sizes that have routines. SPARC 4/40 and Alpha AXP 3000/600 are the \
+                    through the key sizes that have specialised routines. SPARC 4/40 and Alpha AXP 3000/600 are the \
                     paper's.\n\n"
         .to_owned();
     let header: Vec<&str> = ["operation", "SPARC", "Alpha"].into_iter().chain(NAMES).collect();
     text += &table(&header, QUANTITIES.into_iter().map(|quantity| row(results, quantity)));
     text +=
-        "\nOne operation with each size of keys in turn, ns per operation; cold: after running much other code.\n\n";
+        "\nOne operation with each size of keys in turn, ns per operation; cold: after much other code has run.\n\n";
     for quantity in cold::QUANTITIES {
         let passes = results.passes.iter().filter(|comparison| comparison.setting.quantity == quantity);
         let columns: Vec<_> = passes
@@ -52,8 +52,8 @@ fn specialisation(results: &Results) -> String {
     let cold = results.passes.iter().find(cold).and_then(new_over_old);
     let (Some(warm), Some(cold)) = (warm, cold) else { return String::new() };
     format!(
-        "Lookups (cache hit) with routines for certain sizes of keys take {} of the time of those without (median over those sizes), with a \
-         cold instruction cache {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
+        "Lookups (cache hit) with specialised routines for the size of keys take {} of the time of those without (median over these sizes); with a \
+         cold instruction cache they take {} (the paper, on the Alpha: roughly 70 % better, and 15 % worse).\n",
         significant(warm.median),
         significant(cold)
     )

@@ -84,9 +84,9 @@ pub struct Foreign<L: Library> {
     _of: PhantomData<L>,
 }
 
-// SAFETY: as `Library` promises.
+// SAFETY: `Library` promises that any thread may call its functions on the table.
 unsafe impl<L: Library> Send for Foreign<L> {}
-// SAFETY: as `Library` promises.
+// SAFETY: `Library` promises that any thread may call its functions on the table.
 unsafe impl<L: Library> Sync for Foreign<L> {}
 
 impl<L: Library> fmt::Debug for Foreign<L> {

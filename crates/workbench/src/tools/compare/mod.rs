@@ -238,7 +238,7 @@ pub fn run(args: &Args) -> Result<()> {
     if cfg!(all(target_arch = "x86_64", not(target_feature = "avx2")))
         && args.tables.iter().any(|table| matches!(table, Name::Scc | Name::HashIndex))
     {
-        report.warn("built without AVX2, which scc asks for: build with RUSTFLAGS='-C target-feature=+avx2'".into());
+        report.warn("built without AVX2, which scc recommends: build with RUSTFLAGS='-C target-feature=+avx2'".into());
     }
     if let Some(folder) = &args.out {
         crate::harness::chart::prepare(folder)?;

@@ -72,7 +72,7 @@ pub fn clear<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
             table.clear();
             (setting.entries, 0)
         })?;
-        ensure!(table.iterate().0 == 0, "{}: is not empty after it was cleared", table.name());
+        ensure!(table.iterate().0 == 0, "{}: not empty after it was cleared", table.name());
         Ok(measured)
     })]
 }
@@ -139,7 +139,7 @@ fn timed(
         count
     });
     let wrong = wrong.into_inner();
-    ensure!(wrong == 0, "{wrong} operations gave a wrong answer");
+    ensure!(wrong == 0, "{wrong} operations returned a wrong result");
     Ok(total.into_inner().expect("no worker panics"))
 }
 
@@ -204,7 +204,7 @@ fn measure(
         operations
     });
     let wrong = wrong.into_inner();
-    ensure!(wrong == 0, "{}: {wrong} operations gave a wrong answer", table.name());
+    ensure!(wrong == 0, "{}: {wrong} operations returned a wrong result", table.name());
     Ok(Measured::of_slowest(&results, context.args.clock))
 }
 

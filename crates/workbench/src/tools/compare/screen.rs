@@ -66,12 +66,9 @@ pub fn describe(rounds: u32, comparisons: &[Comparison<Setting>]) -> Result<Stri
     let mut text = String::new();
     writeln!(
         text,
-        "Median (quartiles) of {rounds} rounds, nanoseconds per operation and thread unless it says otherwise;"
+        "Median (quartiles) of {rounds} rounds, in nanoseconds per operation and thread unless noted otherwise;"
     )?;
-    writeln!(
-        text,
-        "then how many times as much that is as ours, in the same rounds, and the target, where there is one."
-    )?;
+    writeln!(text, "then the ratio to ours in the same rounds, and whether the target was met, if there is one.")?;
     let sections = Section::of(comparisons);
     for section in &sections {
         let unit = if section.unit() == "ns" { String::new() } else { format!(" [{}]", section.unit()) };

@@ -65,7 +65,7 @@ impl Metric {
             Self::P99 => "99 %",
             Self::P999 => "99.9 %",
             Self::Longest => "longest",
-            Self::LongestScheduled => "longest apart from scheduling",
+            Self::LongestScheduled => "longest without waiting for a CPU",
             Self::Operations => "operation",
             Self::Growth => "resident set, end / start",
             Self::Peak => "largest resident set",

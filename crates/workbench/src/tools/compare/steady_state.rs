@@ -174,6 +174,6 @@ fn in_window<B: FnMut() -> (u64, u64)>(
         }
     });
     let wrong = wrong.into_inner();
-    ensure!(wrong == 0, "{name}: {wrong} operations gave a wrong answer");
+    ensure!(wrong == 0, "{name}: {wrong} operations returned a wrong result");
     Ok(Measured::of(&results, context.args.clock))
 }

@@ -26,10 +26,10 @@ use crate::tools::compare::setting::{Metric, Setting, Workload};
 use crate::tools::compare::{Context, Job};
 
 /// How long the reader holds a guard in churn.
-const STAY: Duration = Duration::from_millis(100);
+const GUARD_TIME: Duration = Duration::from_millis(100);
 
 /// The number of memory samples while the number of entries doubles.
-const LOOKS: u64 = 64;
+const SAMPLES: u64 = 64;
 
 /// The resident set by time or by number of entries, measured in one process.
 #[derive(Clone, Debug, Serialize)]
@@ -100,7 +100,7 @@ pub fn churn<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
             let seconds = context.args.seconds.unwrap_or(60.0);
             let findings = start_child(context, &setting, names[candidate], round, seconds)?;
             let peak = findings.resident.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0);
-            let nanoseconds = findings.nanoseconds.context("a child did not say how long operations took")?;
+            let nanoseconds = findings.nanoseconds.context("the measuring process reported no time")?;
             Ok([growth(&findings.resident)?, peak as f64 / 1_048_576.0, nanoseconds].map(Measured::single))
         })?;
         Ok(comparisons.into())
@@ -161,8 +161,8 @@ fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let mut resident = Vec::new();
     let mut present = 0;
-    for look in 1..=LOOKS {
-        let entries = args.entries + args.entries * look / LOOKS;
+    for look in 1..=SAMPLES {
+        let entries = args.entries + args.entries * look / SAMPLES;
         ensure!(table.fill(&mut (present..entries)) == 0, "{}: refused keys that it did not hold", table.name());
         present = entries;
         resident.push((entries as f64, memory.grown()?));
@@ -171,7 +171,7 @@ fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
 }
 
 /// One thread replaces half of the entries. Another one looks up the other half, and holds each
-/// guard for `STAY`.
+/// guard for `GUARD_TIME`.
 fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let staying = 0..args.entries / 2;
@@ -185,19 +185,19 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let window = Window::new(Duration::from_secs_f64(args.seconds));
     let (wrong, ended) = (AtomicU64::new(0), AtomicBool::new(false));
     // Relaxed, below: a count and a signal; results come back through joins.
-    let note = |mistaken| wrong.fetch_add(mistaken, Ordering::Relaxed);
+    let count_wrong = |mistaken| wrong.fetch_add(mistaken, Ordering::Relaxed);
     let (results, resident) = thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(memory, &ended, Duration::from_secs_f64(args.seconds / 200.0)));
         let results = run_workers(&Cpus::allowed(), 2, window, |thread| -> Box<dyn FnMut() -> u64> {
             let mut indices = Indices::new(staying.clone(), seed(0, thread));
-            let (table, own, reader, note) = (&table, &own, &reader, &note);
+            let (table, own, reader, count_wrong) = (&table, &own, &reader, &count_wrong);
             match thread {
                 0 => Box::new(move || {
-                    note(table.mix(CHURN, &mut own.lock().expect("not poisoned"), BATCH));
+                    count_wrong(table.mix(CHURN, &mut own.lock().expect("not poisoned"), BATCH));
                     BATCH
                 }),
                 _ => Box::new(move || {
-                    note(reader.linger(&mut indices, STAY.min(Duration::from_secs_f64(args.seconds))));
+                    count_wrong(reader.linger(&mut indices, GUARD_TIME.min(Duration::from_secs_f64(args.seconds))));
                     1
                 }),
             }
@@ -206,7 +206,7 @@ fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
         (results, watcher.join().expect("the watcher panicked"))
     });
     let wrong = wrong.into_inner();
-    ensure!(wrong == 0, "{}: {wrong} operations gave a wrong answer", table.name());
+    ensure!(wrong == 0, "{}: {wrong} operations returned a wrong result", table.name());
     Ok(Findings { resident: resident?, nanoseconds: Some(results[0].nanoseconds(Clock::Wall)) })
 }
 

@@ -13,12 +13,12 @@ use socket2::Socket;
 
 use super::{Replies, requests};
 
-const NEWCOMERS: u64 = u64::MAX;
+const ACCEPTED: u64 = u64::MAX;
 
-/// Serves the clients whose descriptors arrive on `newcomers`.
-pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
+/// Serves the clients whose descriptors arrive on `accepted`.
+pub fn serve(mut accepted: UnixStream, replies: &Replies) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC).context("cannot create an epoll set")?;
-    epoll::add(&epoll, &newcomers, EventData::new_u64(NEWCOMERS), EventFlags::IN)?;
+    epoll::add(&epoll, &accepted, EventData::new_u64(ACCEPTED), EventFlags::IN)?;
     let mut clients: Slab<Socket> = Slab::new();
     let mut events = Vec::with_capacity(1024);
     let mut buffer = vec![0; 64 << 10];
@@ -29,7 +29,7 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
         }
         for event in events.drain(..) {
             let number = event.data.u64();
-            if number != NEWCOMERS {
+            if number != ACCEPTED {
                 // The client has closed or broken its connection.
                 if !answer(&clients[number as usize], replies, &mut buffer).unwrap_or(false) {
                     clients.remove(number as usize);
@@ -37,9 +37,9 @@ pub fn serve(mut newcomers: UnixStream, replies: &Replies) -> Result<()> {
                 continue;
             }
             let mut descriptor = [0; size_of::<RawFd>()];
-            newcomers.read_exact(&mut descriptor).context("the accepting thread has ended")?;
+            accepted.read_exact(&mut descriptor).context("the accepting thread has ended")?;
             // SAFETY: these are the bytes of one descriptor, which `accept` has written.
-            for client in unsafe { super::newcomers(&descriptor) } {
+            for client in unsafe { super::received_sockets(&descriptor) } {
                 // The socket stays blocking, so a client that does not read its replies would delay
                 // all others. The workbench's clients always read.
                 let entry = clients.vacant_entry();

@@ -70,9 +70,9 @@ enum Io {
 }
 
 /// The maximum number of replies in one write.
-const TOGETHER: usize = 64;
+const MAX_BATCH: usize = 64;
 
-/// The reply, repeated `TOGETHER` times, so that one write answers requests that arrive together.
+/// The reply, repeated `MAX_BATCH` times, so that one write answers requests that arrive together.
 #[derive(Debug)]
 struct Replies {
     length: usize,
@@ -89,13 +89,13 @@ impl Replies {
         };
         let value = "v".repeat(size as usize);
         let one = [before.as_str(), &value, after].concat().into_bytes();
-        Self { length: one.len(), bytes: one.repeat(TOGETHER) }
+        Self { length: one.len(), bytes: one.repeat(MAX_BATCH) }
     }
 
     /// Returns the replies to a number of requests, in pieces for one write each.
     fn to(&self, requests: usize) -> impl Iterator<Item = &[u8]> {
-        let pieces = (0..requests).step_by(TOGETHER);
-        pieces.map(move |before| &self.bytes[..self.length * TOGETHER.min(requests - before)])
+        let pieces = (0..requests).step_by(MAX_BATCH);
+        pieces.map(move |before| &self.bytes[..self.length * MAX_BATCH.min(requests - before)])
     }
 }
 
@@ -109,19 +109,19 @@ pub fn run(args: &Args) -> Result<()> {
     // Never freed, because the kernel may still send from these bytes when a thread ends.
     let replies: &'static Replies = Box::leak(Box::new(Replies::new(args)));
     let listener = listen(args)?;
-    let serve = move |newcomers: UnixStream, io: Io| match io {
-        Io::Uring => uring::serve(newcomers, replies),
-        Io::Auto if uring::is_available() => uring::serve(newcomers, replies),
-        Io::Auto | Io::Epoll => epoll::serve(newcomers, replies),
+    let serve = move |accepted: UnixStream, io: Io| match io {
+        Io::Uring => uring::serve(accepted, replies),
+        Io::Auto if uring::is_available() => uring::serve(accepted, replies),
+        Io::Auto | Io::Epoll => epoll::serve(accepted, replies),
     };
-    let (mut gives, mut threads) = (Vec::new(), Vec::new());
+    let (mut senders, mut threads) = (Vec::new(), Vec::new());
     for _ in 0..args.threads {
-        let (give, newcomers) = UnixStream::pair().context("cannot make a pair of sockets")?;
+        let (sender, accepted) = UnixStream::pair().context("cannot make a pair of sockets")?;
         let io = args.io;
-        gives.push(give);
-        threads.push(thread::spawn(move || serve(newcomers, io)));
+        senders.push(sender);
+        threads.push(thread::spawn(move || serve(accepted, io)));
     }
-    thread::spawn(move || accept(&listener, &mut gives));
+    thread::spawn(move || accept(&listener, &mut senders));
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
 }
 
@@ -141,7 +141,7 @@ fn accept(listener: &Socket, threads: &mut [UnixStream]) -> std::io::Result<()> 
 ///
 /// # Safety
 /// `bytes` were written by [`accept`], and are the only descriptors in flight.
-unsafe fn newcomers(bytes: &[u8]) -> impl Iterator<Item = Socket> {
+unsafe fn received_sockets(bytes: &[u8]) -> impl Iterator<Item = Socket> {
     // SAFETY: `accept` has given up the descriptor, so this is its only owner.
     bytes.as_chunks().0.iter().map(|fd| Socket::from(unsafe { OwnedFd::from_raw_fd(RawFd::from_ne_bytes(*fd)) }))
 }
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn replies_are_as_many_as_requests() {
-        let replies = Replies { length: 2, bytes: b"ab".repeat(TOGETHER) };
-        for requests in [0, 1, TOGETHER, 3 * TOGETHER + 5] {
+        let replies = Replies { length: 2, bytes: b"ab".repeat(MAX_BATCH) };
+        for requests in [0, 1, MAX_BATCH, 3 * MAX_BATCH + 5] {
             let bytes: Vec<u8> = replies.to(requests).flatten().copied().collect();
             assert_eq!(bytes, b"ab".repeat(requests));
         }

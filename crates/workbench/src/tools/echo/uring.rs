@@ -18,45 +18,45 @@ const ENTRIES: u32 = 1024;
 
 /// User data of completions: received descriptors of accepted connections, and sends. Any other
 /// value is the number of the client from which bytes were received.
-const NEWCOMERS: u64 = u64::MAX;
+const ACCEPTED: u64 = u64::MAX;
 const SEND: u64 = u64::MAX - 1;
 
-/// Serves the clients whose descriptors arrive on `newcomers`.
-pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
-    let mut ring = build().context("the kernel has no io_uring for this process (6.1 or later is needed)")?;
-    let mut buffers = Buffers::register(&ring).context("the kernel takes no ring of buffers")?;
+/// Serves the clients whose descriptors arrive on `accepted`.
+pub fn serve(accepted: UnixStream, replies: &'static Replies) -> Result<()> {
+    let mut ring = build().context("io_uring is unavailable to this process (it needs Linux 6.1 or later)")?;
+    let mut buffers = Buffers::register(&ring).context("the kernel refuses a ring of provided buffers")?;
     let mut clients: Slab<Socket> = Slab::new();
-    let mut entries = vec![receive(NEWCOMERS, newcomers.as_raw_fd())];
+    let mut entries = vec![receive(ACCEPTED, accepted.as_raw_fd())];
     let mut completed: Vec<cqueue::Entry> = Vec::new();
-    let mut over: Vec<Socket> = Vec::new();
+    let mut ended: Vec<Socket> = Vec::new();
     loop {
         for entry in entries.drain(..) {
             push(&mut ring, &entry)?;
         }
         // Closes ended connections only after their sends were submitted, so that no send goes to a
         // new client that reuses the descriptor.
-        over.clear();
+        ended.clear();
         ring.submit_and_wait(1).context("cannot wait for completions")?;
         completed.extend(ring.completion());
         for completion in completed.drain(..) {
             let (result, flags) = (completion.result(), completion.flags());
             match completion.user_data() {
                 SEND => {}
-                NEWCOMERS => {
+                ACCEPTED => {
                     ensure!(result != 0, "the accepting thread has ended");
                     if let Some(buffer) = cqueue::buffer_select(flags) {
                         let count = usize::try_from(result).unwrap_or(0);
                         // SAFETY: the kernel has received these bytes from `accept`. They are whole
                         // descriptors, because the size of a buffer is a multiple of the size of a
                         // descriptor.
-                        for client in unsafe { super::newcomers(&buffers.get(buffer)[..count]) } {
+                        for client in unsafe { super::received_sockets(&buffers.get(buffer)[..count]) } {
                             let descriptor = client.as_raw_fd();
                             entries.push(receive(clients.insert(client) as u64, descriptor));
                         }
                         buffers.give_back(buffer);
                     }
                     if !cqueue::more(flags) {
-                        entries.push(receive(NEWCOMERS, newcomers.as_raw_fd()));
+                        entries.push(receive(ACCEPTED, accepted.as_raw_fd()));
                     }
                 }
                 number => {
@@ -67,9 +67,9 @@ pub fn serve(newcomers: UnixStream, replies: &'static Replies) -> Result<()> {
                         buffers.give_back(buffer);
                         entries.extend(replies.to(asked).map(|bytes| send(descriptor, bytes)));
                     }
-                    let is_over = result == 0 || result < 0 && result != -rustix::io::Errno::NOBUFS.raw_os_error();
-                    if is_over {
-                        over.push(clients.remove(number as usize));
+                    let is_ended = result == 0 || result < 0 && result != -rustix::io::Errno::NOBUFS.raw_os_error();
+                    if is_ended {
+                        ended.push(clients.remove(number as usize));
                     } else if !cqueue::more(flags) {
                         entries.push(receive(number, descriptor));
                     }

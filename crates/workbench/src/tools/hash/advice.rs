@@ -25,7 +25,7 @@ pub fn advise(rows: &[Row]) -> Option<Advice> {
     let random = best.histogram.load();
     let buckets = count(1 << best.bits);
     let mut sentence = format!(
-        "Take {} with {buckets} buckets: a lookup takes {} ns, of which hashing {}, since a miss meets {} entries (a random \
+        "Take {} with {buckets} buckets: a lookup takes {} ns, including {} ns for hashing. A miss visits {} entries (a random \
          function: {}) and the largest bucket has {}",
         best.function,
         significant(best.lookup_ns),
@@ -41,7 +41,7 @@ pub fn advise(rows: &[Row]) -> Option<Advice> {
         .filter(|worst| worst.probes_per_miss > 2.0 * random.max(best.probes_per_miss) && worst.largest > best.largest);
     if let Some(worst) = worst {
         sentence += &format!(
-            "; {} has buckets of up to {} there and leaves {:.0} % of them empty",
+            "; with {}, the largest bucket has {}, and {:.0} % of the buckets are empty",
             worst.function,
             worst.largest,
             100.0 * worst.empty as f64 / worst.histogram.buckets as f64
@@ -59,10 +59,11 @@ fn best<'r>(rows: impl Iterator<Item = &'r Row> + Clone) -> Option<&'r Row> {
 }
 
 fn caution(rows: &[Row], best: &Row) -> String {
-    let mut text = format!("{} profits from the pattern of these keys: others may fare worse.", best.function);
+    let mut text =
+        format!("{} profits from the pattern of these keys, and may be worse for other keys.", best.function);
     if let Some(robust) = self::best(rows.iter().filter(|row| row.bits == best.bits && row.is_robust())) {
         text += &format!(
-            " Of the functions here that treat all keys alike, {} is the fastest: {} ns per lookup.",
+            " Of the functions that suit any keys, {} is the fastest: {} ns per lookup.",
             robust.function,
             significant(robust.lookup_ns)
         );
@@ -108,9 +109,13 @@ mod tests {
         let advice = advise(&rows).unwrap();
         // The larger table is only 2 % faster.
         assert_eq!((advice.function.as_str(), advice.bits, &advice.caution), ("good", 4, &None));
-        for part in
-            ["Take good with 16 buckets", "10.0 ns", "largest bucket has 3", "poor has buckets of up to 8", "88 %"]
-        {
+        for part in [
+            "Take good with 16 buckets",
+            "10.0 ns",
+            "largest bucket has 3",
+            "with poor, the largest bucket has 8",
+            "88 %",
+        ] {
             assert!(advice.sentence.contains(part), "{part}: {}", advice.sentence);
         }
     }

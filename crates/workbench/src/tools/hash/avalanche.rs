@@ -1,4 +1,4 @@
-//! Avalanche: how many bits of the bucket number change with one bit of the key.
+//! Avalanche: which bits of the bucket number change when one bit of the key changes.
 
 use serde::Serialize;
 

@@ -105,7 +105,7 @@ fn probes(section: &Section) -> Option<Chart> {
     series.insert(0, Series { label: "a random function".into(), points: random.collect(), mark: Mark::Line });
     Some(Chart {
         name: "probes",
-        title: "Entries that a miss meets, by table size".into(),
+        title: "Entries that a miss visits, by table size".into(),
         x: "Buckets (logarithm to base 2)",
         y: "Entries",
         series,
@@ -125,7 +125,7 @@ fn costs(section: &Section) -> Option<Chart> {
         name: "costs",
         title: format!("Cost against quality with 2^{} buckets: lower left is better", advised.bits),
         x: "Nanoseconds to hash a key",
-        y: "Entries met, against a random function",
+        y: "Entries visited / those of a random function",
         series: series.collect(),
         logarithmic: true,
     })

@@ -63,7 +63,7 @@ pub fn run(options: &Options, claims: &[Claim]) -> Result<()> {
         bar.finish_and_clear();
         if section.has_repeated_keys() {
             report.warn(format!(
-                "{}: about {} of {} keys are distinct; repeated ones count as entries of their own, as if functions put them together: \
+                "{}: about {} of {} keys are distinct; repeated keys count as separate entries that always share a bucket: \
                  give each key once (sort -u)",
                 section.title, section.distinct, section.keys
             ));

@@ -9,17 +9,17 @@ use super::section::{Row, Section};
 use crate::harness::report::{count, significant, table};
 
 pub const LEGEND: &str = "\
-empty: buckets without entries. hit, miss: entries that a lookup meets; per 1000: in a thousand lookups at the hit rate. spread: variance of \
-the bucket sizes over their mean: 1 for a random function, less is better, more is worse. p: the chance that a random function is as far from \
-Poisson's distribution. avalanche: which part of the bucket's bits changes with a bit of the key, ideally 50 %; dead: bits of the key that \
-never matter. ns: to hash a key, and to look one up, which is expected from hashing, getting at the bucket and meeting entries. code: bytes \
-of code that hashing executes.";
+empty: buckets without entries. hit, miss: mean number of entries that a lookup visits; per 1000: in a thousand lookups at the hit rate. \
+spread: variance of the bucket sizes divided by their mean; 1 for a random function, lower is better. p: the probability that a random \
+function deviates at least as much from Poisson's distribution. avalanche: the share of the bucket's bits that change with a bit of the key, \
+ideally 50 %; dead: bits of the key that never change the bucket. ns: to hash a key; and the expected time of a lookup, for hashing, \
+accessing the bucket and visiting entries. code: bytes of code that hashing executes.";
 
 /// Formats a section. With `all_histograms`, the text has the histograms of all functions,
 /// otherwise only those of the recommended and the worst function.
 pub fn text(section: &Section, all_histograms: bool) -> String {
     let mut text = format!(
-        "{}: {} keys, {:.0} % of lookups hit, {} ns to get at an entry\n\n",
+        "{}: {} keys, {:.0} % of lookups hit, {} ns to access an entry\n\n",
         section.title,
         section.keys,
         100.0 * section.hit_rate,

@@ -29,8 +29,8 @@ pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)], claims: &[Cl
                 p { (LEGEND) }
                 h2 { "The paper's tables" }
                 p {
-                    "Lever, “Linux Kernel Hash Table Behavior: Analysis and Improvements” (ALS 2000), has histograms of a kernel's caches. Here are "
-                    "its functions on generated keys of the same kind and number."
+                    "Lever, “Linux Kernel Hash Table Behavior: Analysis and Improvements” (ALS 2000), has histograms of a kernel's caches. This table compares them with those of "
+                    "the same functions on generated keys of the same kind and number."
                 }
                 (compared(claims))
                 h2 { "Machine and versions" }
@@ -49,8 +49,8 @@ fn whole(section: &Section, pictures: &[Picture]) -> Markup {
             @if let Some(caution) = &advice.caution { p { (caution) } }
         }
         p {
-            (section.keys) " keys; " (format!("{:.0}", section.hit_rate * 100.0)) " % of lookups hit; it takes "
-            (format!("{:.1}", section.probe_ns)) " ns to get at an entry."
+            (section.keys) " keys; " (format!("{:.0}", section.hit_rate * 100.0)) " % of lookups hit; an access to an entry takes "
+            (format!("{:.1}", section.probe_ns)) " ns."
         }
         @for picture in pictures { figure { (PreEscaped(&picture.svg)) } }
         @for rows in section.sizes() {

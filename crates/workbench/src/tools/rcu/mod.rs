@@ -247,9 +247,9 @@ fn describe(args: &Args, results: &Results) -> Result<String> {
         .map(|comparison| (label(comparison.setting.busy_readers).to_owned(), comparison))
         .collect();
     writeln!(text, "{}", comparison::overview("per wait for readers", &columns))?;
-    writeln!(text, "crossbeam-epoch and seize can't wait for readers: they only reclaim.\n")?;
+    writeln!(text, "crossbeam-epoch and seize have no function that waits for readers.\n")?;
 
-    let label = |until| if until == Until::Retired { "allocate + retire" } else { "the same, until all are freed" };
+    let label = |until| if until == Until::Retired { "allocate + retire" } else { "allocate + retire + free all" };
     let columns: Vec<_> =
         results.reclamation.iter().map(|comparison| (label(comparison.setting.until).to_owned(), comparison)).collect();
     let corner = format!("per object of 32 bytes ({} of them)", count(args.objects));

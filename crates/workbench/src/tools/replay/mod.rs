@@ -114,7 +114,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || "expected bytes, such as 1000000, or per cent, such as 10%".to_owned();
+        let expected = || "expected bytes, such as 1000000, or a percentage, such as 10%".to_owned();
         let Some(percent) = text.strip_suffix('%') else {
             return text.replace('_', "").parse().ok().filter(|&bytes| bytes > 0).map(Self::Bytes).ok_or_else(expected);
         };

@@ -103,7 +103,7 @@ impl<'t> Whole<'t> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let clock = Arc::new(Clock::new(1_700_000_000));
         let engine = relativist_cache::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
-            .map_err(|_| anyhow!("{capacity} bytes are too few for the engine"))?;
+            .map_err(|_| anyhow!("{capacity} bytes are too few for the cache"))?;
         Ok(Self { sizes, engine, value: vec![0; usize::try_from(largest)?] })
     }
 }

@@ -73,7 +73,7 @@ impl Trace {
             };
             trace.requests.push(number);
         }
-        ensure!(!trace.requests.is_empty(), "there are no requests in it");
+        ensure!(!trace.requests.is_empty(), "the trace has no requests");
         Ok(trace)
     }
 

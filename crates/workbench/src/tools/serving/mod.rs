@@ -191,7 +191,7 @@ pub fn run(args: &Args) -> Result<Ending> {
         let (rounds, wanted) = (last.servers[0].samples.len(), args.rounds_of(last.row));
         let (workloads, all) = (outcomes.len(), runs.len());
         report.warn(format!(
-            "interrupted: {workloads} of {all} workloads were measured, {rounds} of {wanted} rounds of the last"
+            "interrupted: {workloads} of {all} workloads were measured, the last one for {rounds} of {wanted} rounds"
         ));
     }
     outcomes.iter().for_each(|outcome| warn(&mut report, &outcome.workload, &outcome.servers));
@@ -283,12 +283,12 @@ fn describe(outcomes: &[Outcome]) -> String {
 fn describe_latencies(outcome: &Outcome) -> String {
     let Outcome { row, threads, workload, servers, recurring, .. } = outcome;
     let mut text = format!(
-        "\n{} with {threads} threads, compared with GETs alone at the same rate from the echo server, for a shorter time. ",
+        "\n{} with {threads} threads, compared with GETs to the echo server at the same rate, for a shorter time. ",
         spell(row)
     );
     text += &latencies(workload, servers);
     text += &format!(
-        "\nThe part that recurs in every round, and so is caused by the server and not by the machine: {}, in µs:\n\n",
+        "\nThe latencies that recur in every round, which the server causes and not the machine: {}, in µs:\n\n",
         recurring::NAME
     );
     text += &table(

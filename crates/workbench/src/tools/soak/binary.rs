@@ -51,12 +51,12 @@ pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<
 }
 
 /// Returns whether a `get` also requests the key. Every other one does.
-fn tells_key(request: &Request) -> bool {
+fn requests_key(request: &Request) -> bool {
     matches!(request.ask, Ask::Get { .. }) && request.number.is_multiple_of(2)
 }
 
 fn opcode(request: &Request) -> u8 {
-    let (loud, quiet) = match (request.ask, tells_key(request)) {
+    let (loud, quiet) = match (request.ask, requests_key(request)) {
         (Ask::Get { touch: None, .. }, false) => (0x00, 0x09),
         (Ask::Get { touch: None, .. }, true) => (0x0c, 0x0d),
         (Ask::Get { .. }, false) => (0x1d, 0x1e),
@@ -85,9 +85,9 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
     if request.is_quiet && number != request.number {
         return Ok(Parsed::Silent);
     }
-    ensure!(number == request.number && header[1] == opcode(request), "an answer to something else: {}", shown(header));
+    ensure!(number == request.number && header[1] == opcode(request), "a reply to another request: {}", shown(header));
     let body = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    ensure!(body <= MAX_BODY, "an answer of {body} bytes");
+    ensure!(body <= MAX_BODY, "a reply of {body} bytes");
     let Some(body) = input.get(HEADER..HEADER + body) else { return Ok(Parsed::Part(HEADER + body)) };
     let whole = HEADER + body.len();
     let cas = header[16..].iter().fold(0, |cas, byte| cas << 8 | u64::from(*byte));
@@ -97,8 +97,8 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
             let (key, extras) = (usize::from(u16::from_be_bytes([header[2], header[3]])), usize::from(header[4]));
             let (extras, rest) = body.split_at_checked(extras).context("extras beyond the body")?;
             let (key, value) = rest.split_at_checked(key).context("a key beyond the body")?;
-            let wanted = if tells_key(request) { names.of(request.keys[0].0) } else { Vec::new() };
-            ensure!(key == wanted, "an answer about {} instead of {}", shown(key), shown(&wanted));
+            let wanted = if requests_key(request) { names.of(request.keys[0].0) } else { Vec::new() };
+            ensure!(key == wanted, "a reply about {} instead of {}", shown(key), shown(&wanted));
             Reply::Done(reported(request, cas, extras, value)?)
         }
         status => failure(&request.ask, status)?,

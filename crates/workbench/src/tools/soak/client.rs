@@ -157,7 +157,7 @@ impl<'a> Client<'a> {
         let Some(request) = requests.front() else { bail!("a reply without a request") };
         let parse = if request.dialect == Dialect::Binary { binary::parse } else { text::parse };
         let parsed = parse(request, &self.names, input);
-        let (replies, bytes) = match parsed.with_context(|| format!("in answer to {request:?}"))? {
+        let (replies, bytes) = match parsed.with_context(|| format!("in the reply to {request:?}"))? {
             Parsed::Part(needed) => return Ok(Taken::Wait(needed)),
             Parsed::Whole(replies, bytes) => (replies, bytes),
             Parsed::Silent => (vec![silence(request)], 0),
@@ -332,7 +332,7 @@ impl<'a> Client<'a> {
         connection.exchange(request, Pace::Whole, &mut self.chance, |input| match input.len() {
             length if length < answer.len() => Ok(Taken::Wait(answer.len())),
             length if input == answer => Ok(Taken::All(length)),
-            _ => Err(anyhow!("to flush everything the answer is {:?}", input.escape_ascii().to_string())),
+            _ => Err(anyhow!("unexpected reply to a flush: {:?}", input.escape_ascii().to_string())),
         })
     }
 }

@@ -136,7 +136,7 @@ impl Connection {
                 other => break other.context("cannot wait for the server")?,
             }
         };
-        ensure!(count > 0 || !reads, "no answer for {} s", PATIENCE.tv_sec);
+        ensure!(count > 0 || !reads, "no reply for {} s", PATIENCE.tv_sec);
         Ok(descriptors[0].revents())
     }
 

@@ -107,22 +107,22 @@ fn servers_that_do_wrong_are_found_out() {
         // The message depends on whether another client has seen the number in between.
         (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
         (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
-        (Fault::Hears(b" MR O", b" MS O"), "there can be no item"),
-        (Fault::Hears(b"\nmd ", b"\nmg "), "there can be no item"),
-        (Fault::Hears(b" R20 ", b" R0 "), "the first to ask wins"),
+        (Fault::Hears(b" MR O", b" MS O"), "there can be none"),
+        (Fault::Hears(b"\nmd ", b"\nmg "), "there can be none"),
+        (Fault::Hears(b" R20 ", b" R0 "), "the first client that asks must win the item"),
         (Fault::Hears(b"\nmn\r\n", b"\nflush_all noreply\r\nmn\r\n"), "are missing"),
-        (Fault::Hears(b"\x80\x02\0", b"\x80\x01\0"), "an answer to something else"),
-        (Fault::Hears(b"\x80\x05\0", b"\x80\x06\0"), "an answer to something else"),
+        (Fault::Hears(b"\x80\x02\0", b"\x80\x01\0"), "a reply to another request"),
+        (Fault::Hears(b"\x80\x05\0", b"\x80\x06\0"), "a reply to another request"),
         (Fault::Says(b"\r\nv", b"\r\nw"), "a wrong value"),
         (Fault::Says(b"\r\nm", b"\r\nn"), "not written by any client"),
-        (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "that is no answer"),
+        (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "not a possible reply"),
         (Fault::Says(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
         // CAS numbers start at a random number, so the proxy adds a digit in front instead of
         // replacing one.
         (Fault::Says(b" c", b" c9"), "CAS number"),
         (Fault::Says(b" t-1 ", b" t7 "), "a wrong time to live"),
-        (Fault::Says(b" Z\r\n", b" W\r\n"), "claimed or not"),
-        (Fault::Says(b" X W\r\n", b" W\r\n"), "stale or not"),
+        (Fault::Says(b" Z\r\n", b" W\r\n"), "wrong claimed flag"),
+        (Fault::Says(b" X W\r\n", b" W\r\n"), "wrong stale flag"),
     ] {
         let wrong = match fault {
             Fault::Hears(from, to) => format!("{} is heard as {}", from.escape_ascii(), to.escape_ascii()),

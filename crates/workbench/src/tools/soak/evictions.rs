@@ -97,14 +97,14 @@ impl Watcher {
         let mut socket = address.connect()?;
         socket.write_all(b"watch evictions\r\n")?;
         let mut answer = [0; 4];
-        socket.read_exact(&mut answer).context("no answer to watch")?;
+        socket.read_exact(&mut answer).context("no reply to watch")?;
         Ok((answer == *b"OK\r\n").then_some(Self { socket }))
     }
 
     pub(super) fn run(&self, common: &Common<'_>) -> Result<()> {
         let mut lines = BufReader::with_capacity(1 << 16, &self.socket);
         let mut line = Vec::new();
-        while lines.read_until(b'\n', &mut line).context("cannot hear of evictions")? > 0 {
+        while lines.read_until(b'\n', &mut line).context("cannot receive the log of evictions")? > 0 {
             if let Some(name) = evicted(&line) {
                 lock(&common.ledger).evicted(name);
             }

@@ -71,9 +71,9 @@ const MAX_BYTES: u64 = 256 << 20;
 /// times its limit plus 32 MiB plus the buffers of its connections. During the run, a second
 /// process with clients is repeatedly stopped and continued.
 ///
-/// All data on the server is lost. The server has to support all three protocols without
-/// authentication, CAS, and about fifty connections. If it runs with options such as -B, -C, -S, -Y
-/// or a small -c, soak reports faults.
+/// All data on the server is lost. The server has to support CAS and all three protocols, accept
+/// about fifty connections, and require no authentication. If it runs with options such as -B, -C,
+/// -S, -Y or a small -c, soak reports faults.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
 pub struct Args {
@@ -175,7 +175,7 @@ impl fmt::Display for Summary {
 
 pub fn run(args: &Args) -> Result<Ending> {
     allow_connections()?;
-    interruption::heed("what clients have begun")?;
+    interruption::heed("the current batches")?;
     let begun = Instant::now();
     let plan = Plan {
         prefix: if args.beside { "stopped" } else { "soak" }.into(),

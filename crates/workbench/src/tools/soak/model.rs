@@ -124,7 +124,7 @@ impl Slot {
             self.item = None;
         }
         match (presence(question.ask, reply), &self.item) {
-            (Some(true), None) => bail!("there can be no item"),
+            (Some(true), None) => bail!("the server reports an item, but there can be none"),
             (Some(false), Some(item)) => {
                 is_missing = item.life.goes_on(when) && !item.is_doubtful;
                 self.item = None;
@@ -187,30 +187,30 @@ fn answered(
         }
         (Ask::Delete { .. }, _, Reply::Unspoken) => None,
         (Ask::Delete { compare, invalidates }, Some(item), Reply::Done(_)) => {
-            ensure!(fits(compare, &item), "it is deleted in spite of its CAS number: {item:?}");
+            ensure!(fits(compare, &item), "the server deleted an item with another CAS number: {item:?}");
             invalidates.map(|exptime| item.invalidated(exptime, when))
         }
         (Ask::Delete { compare, .. } | Ask::Count { compare, .. }, Some(item), Reply::Exists) => {
-            ensure!(!fits(compare, &item), "its CAS number is right: {item:?}");
+            ensure!(!fits(compare, &item), "the server refused the right CAS number: {item:?}");
             Some(item)
         }
         (Ask::Count { is_up, delta, create, compare }, present, reply) => match (present, create, reply) {
             (Some(item), _, Reply::Done(reported)) => {
-                ensure!(fits(compare, &item), "it is counted in spite of its CAS number: {item:?}");
+                ensure!(fits(compare, &item), "the server changed a counter with another CAS number: {item:?}");
                 Some(item.counted(is_up, delta, reported, when, known)?)
             }
             (Some(item), _, Reply::NotNumeric) => {
-                Some(item.narrowed(|value| number(value).is_none()).context("that is a number")?)
+                Some(item.narrowed(|value| number(value).is_none()).context("the server refused to change a number")?)
             }
             (None, Some((initial, exptime)), Reply::Done(reported)) => {
                 let item = Item::new(initial.to_string().into_bytes(), 0, Life::new(exptime, when));
                 Some(item.stored(reported, known)?)
             }
             (None, None, Reply::NotFound) => None,
-            _ => bail!("that is no answer"),
+            _ => bail!("not a possible reply"),
         },
         (Ask::Store { .. }, present, reply) => stored(question, present, reply, when, known)?,
-        _ => bail!("that is no answer"),
+        _ => bail!("not a possible reply"),
     })
 }
 
@@ -224,7 +224,10 @@ fn stored(
     let Ask::Store { mode, text, flags, exptime, compare, invalidates } = *question.ask else {
         unreachable!("the caller saw it")
     };
-    ensure!(text.len(question.pool) <= question.largest || *reply == Reply::Unspoken, "it is too large");
+    ensure!(
+        text.len(question.pool) <= question.largest || *reply == Reply::Unspoken,
+        "the server stored a value above its limit"
+    );
     let mut value = Vec::new();
     question.pool.push(text, &mut value);
     let new = |value| Item::new(value, flags, Life::new(exptime, when));
@@ -254,13 +257,13 @@ fn stored(
         (Mode::Replace | Mode::Append | Mode::Prepend, None, Reply::NotStored) => None,
         (_, Some(item), Reply::Exists) if !is_right(&item) && !invalidates => Some(item),
         (_, None, Reply::NotFound) if compare.is_some() => None,
-        (_, present, _) => bail!("that is no answer where there is {present:?}"),
+        (_, present, _) => bail!("not a possible reply if the item is {present:?}"),
     })
 }
 
 fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> Result<Option<Item>> {
     let is_too_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) > question.largest);
-    ensure!(is_too_large == (refusal == Refusal::TooLarge), "that is not the reason");
+    ensure!(is_too_large == (refusal == Refusal::TooLarge), "the server refused for a wrong reason");
     let doubtful = |item: Item| Item { is_doubtful: true, ..item };
     let is_large = matches!(question.ask, Ask::Store { text, .. } if text.len(question.pool) >= LARGE);
     Ok(match (question.dialect, question.ask) {
@@ -272,7 +275,7 @@ fn refused(question: Question<'_>, present: Option<Item>, refusal: Refusal) -> R
             present.map(doubtful)
         }
         (_, Ask::Store { .. } | Ask::Count { .. } | Ask::Get { vivify: Some(_), .. }) => present,
-        _ => bail!("that needs no memory"),
+        _ => bail!("the server lacks memory for a request that needs none"),
     })
 }
 
@@ -330,11 +333,11 @@ impl Item {
         }
         self.check(reported, when, known)?;
         if let Some(facts) = reported.facts {
-            ensure!(facts.is_stale == self.is_stale, "stale or not: {self:?}");
-            ensure!(facts.is_claimed == self.is_claimed, "claimed or not: {self:?}");
+            ensure!(facts.is_stale == self.is_stale, "wrong stale flag: {self:?}");
+            ensure!(facts.is_claimed == self.is_claimed, "wrong claimed flag: {self:?}");
             let (may_win, must_win) = self.is_won(recache, when);
-            ensure!(!facts.is_won || may_win, "no client may win: {self:?}");
-            ensure!(facts.is_won || !must_win, "the first to ask wins: {self:?}");
+            ensure!(!facts.is_won || may_win, "the client must not win the item: {self:?}");
+            ensure!(facts.is_won || !must_win, "the first client that asks must win the item: {self:?}");
             self.is_claimed |= facts.is_won;
         }
         self.cas = reported.cas.or(self.cas);
@@ -379,7 +382,7 @@ impl Item {
             self.life
         );
         let fetched = reported.was_fetched.zip(self.was_fetched);
-        ensure!(fetched.is_none_or(|(reported, own)| reported == own), "fetched before or not: {:?}", self.was_fetched);
+        ensure!(fetched.is_none_or(|(reported, own)| reported == own), "wrong fetched flag: {:?}", self.was_fetched);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The number of observations, 10 ms apart, until an eviction must have been reported. The time is
 /// long, because on a busy machine both the server and this process may get no CPU. (It is shorter
 /// in tests, because some wait for evictions that are never reported.)
-const LOOKS: u32 = if cfg!(test) { 250 } else { 1000 };
+const MAX_CHECKS: u32 = if cfg!(test) { 250 } else { 1000 };
 
 /// The statistic that counts evicted items. Watchers are notified of these evictions.
 const EVICTIONS: &str = "evictions";
@@ -45,7 +45,7 @@ pub(super) fn number(statistics: &BTreeMap<String, String>, name: &str) -> u64 {
 /// The memory of each server thread for a request and a reply, in multiples of the largest item.
 /// The statistics of connections do not include it. Growing buffers can have twice the needed size,
 /// so two buffers need up to four times the largest item.
-const IN_HANDS: u64 = 4;
+const THREAD_BUFFERS: u64 = 4;
 
 /// Returns the maximum resident set of a server, given its limit for items and its bytes of
 /// buffers.
@@ -70,7 +70,7 @@ impl<'a> Observer<'a> {
         let is_all_reported = self.is_watched && sum(&LOST_LINES) == 0;
         self.common.counts.excused.store(if is_all_reported { silent } else { reported + silent }, Relaxed);
         let held: u64 = sum(&BUFFERS);
-        Ok(held + number(&statistics, "threads") * IN_HANDS * self.common.largest as u64)
+        Ok(held + number(&statistics, "threads") * THREAD_BUFFERS * self.common.largest as u64)
     }
 
     /// Observes until the run is over. Checks the resident set if `server` is given.
@@ -93,7 +93,7 @@ impl<'a> Observer<'a> {
             buffers = buffers.max(self.look()?);
             self.common.counts.most_resident.fetch_max(resident, Relaxed);
             let bound = bound(self.limit, buffers);
-            ensure!(resident <= bound, "the server takes {resident} bytes of memory, not up to {bound}");
+            ensure!(resident <= bound, "the server uses {resident} bytes of memory; at most {bound} are allowed");
         }
         if !self.common.plan.others_flush {
             self.check_missing()?;
@@ -105,7 +105,7 @@ impl<'a> Observer<'a> {
     fn check_missing(&self) -> Result<()> {
         let (ledger, counts) = (&self.common.ledger, &self.common.counts);
         let missing = lock(ledger).missing();
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_CHECKS {
             let excused = counts.excused.load(Relaxed);
             if lock(ledger).unexcused(missing, excused) <= excused {
                 return Ok(());

@@ -229,14 +229,17 @@ impl<'a> Common<'a> {
             (Ask::Store { .. } | Ask::Touch { .. } | Ask::Delete { .. }, Reply::Done(_)) => (),
             (Ask::Get { .. } | Ask::Touch { .. } | Ask::Delete { .. }, Reply::NotFound) => (),
             (Ask::Store { mode: Mode::Add, .. }, Reply::NotStored) | (Ask::Store { .. }, Reply::Refused(_)) => (),
-            _ => bail!("that is no answer"),
+            _ => bail!("not a possible reply"),
         }
         Ok(())
     }
 
     /// Returns the mark of the reported value, if any. Fails if it was not written for this key.
     fn mark(&self, index: u16, reported: &Reported) -> Result<Option<Mark>> {
-        ensure!(reported.facts.is_none_or(|facts| facts == Facts::default()), "no request makes it stale");
+        ensure!(
+            reported.facts.is_none_or(|facts| facts == Facts::default()),
+            "a shared value is stale or claimed, which no request causes"
+        );
         let Some(value) = &reported.value else { return Ok(None) };
         let mark = self.pool.mark(value).context("a value that was not written by any client, or is incomplete")?;
         ensure!(mark.key == index, "the value of another key: {mark:?}");
@@ -272,7 +275,7 @@ impl<'a> Common<'a> {
             (Ask::Store { .. }, Reply::Done(_)) => counter.acknowledged += step,
             (Ask::Store { .. } | Ask::Count { .. }, Reply::NotFound | Reply::Refused(_))
             | (Ask::Store { .. }, Reply::Exists) => counter.sent -= step,
-            _ => bail!("that is no answer"),
+            _ => bail!("not a possible reply"),
         }
         Ok(())
     }
@@ -322,7 +325,7 @@ impl Counter {
     fn see(&mut self, number: u64, floor: u64) -> Result<()> {
         // A counter that was created again has another beginning.
         let is_same = number / BEGINNINGS == floor / BEGINNINGS;
-        ensure!(!is_same || number >= floor, "it was {floor} already, and is {number}");
+        ensure!(!is_same || number >= floor, "the counter was {floor} already, and is now {number}");
         self.floor = self.floor.max(number);
         Ok(())
     }

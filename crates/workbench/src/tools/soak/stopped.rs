@@ -41,7 +41,7 @@ impl Stopped {
         command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
         tie(&mut command);
-        Ok(Self { child: command.spawn().context("cannot start clients that are to be stopped")? })
+        Ok(Self { child: command.spawn().context("cannot start the process of stopped clients")? })
     }
 
     /// Stops and continues the process until it ends or the run is over.
@@ -52,7 +52,7 @@ impl Stopped {
             if let Some(status) = self.child.try_wait()? {
                 match status.success() {
                     true => return Ok(()),
-                    false => bail!("clients that were stopped now and then have found a fault: {status}"),
+                    false => bail!("the clients that are stopped from time to time have found a fault: {status}"),
                 }
             }
             if interruption::is_wanted() || common.is_over.load(std::sync::atomic::Ordering::Relaxed) {

@@ -230,7 +230,8 @@ fn decimal<T: std::str::FromStr>(digits: &[u8]) -> Result<T> {
 fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, usize), usize>> {
     let whole = length + 2;
     let Some(bytes) = input.get(..whole) else { return Ok(Err(whole)) };
-    let value = bytes.strip_suffix(b"\r\n").with_context(|| format!("a value that goes on after {length} bytes"))?;
+    let value =
+        bytes.strip_suffix(b"\r\n").with_context(|| format!("a value that does not end after {length} bytes"))?;
     Ok(Ok((value.to_vec(), whole)))
 }
 

@@ -17,10 +17,9 @@ use crate::{harness, papers, tools};
 /// results so far, and exit. A second signal ends them at once. If an option that takes one value
 /// is given twice, the last one counts.
 ///
-/// For numbers worth keeping, build with --release, leave the machine alone, and use no more
-/// threads than cores. Thread i is pinned to the i-th allowed CPU, as long as there are enough
-/// CPUs. scc recommends AVX2 on x86-64: build with RUSTFLAGS='-C target-feature=+avx2' if the CPU
-/// has it.
+/// For reliable numbers, build with --release, run nothing else on the machine, and use at most as
+/// many threads as cores. Thread i is pinned to the i-th allowed CPU if there are enough CPUs. scc
+/// recommends AVX2 on x86-64: build with RUSTFLAGS='-C target-feature=+avx2' if the CPU has it.
 #[derive(Debug, Parser)]
 #[command(name = "relativist-bench", version, max_term_width = 100, args_override_self = true, after_help = EXIT_STATUS)]
 pub struct Cli {
@@ -31,10 +30,10 @@ pub struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status:
   0    the run is complete
-  1    an error or a wrong answer, or serving is complete and a target was missed
+  1    an error or a wrong result, or serving is complete and a target was missed
   2    wrong options
   130  SIGINT (Ctrl-C) ended the run early; figures, load, serving and soak report what they have
-  143  SIGTERM did";
+  143  SIGTERM ended the run early, in the same way";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -68,7 +67,7 @@ enum Command {
 /// Runs the subcommand.
 ///
 /// # Errors
-/// A wrong answer, impossible options, or a file that cannot be read or written.
+/// A wrong result, impossible options, or a file that cannot be read or written.
 pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     match cli.command {
         Command::Figures(args) => return papers::figures::run(&args),

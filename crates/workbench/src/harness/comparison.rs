@@ -13,7 +13,7 @@ use crate::harness::workers::{Clock, WorkerResult, min_cpu_share};
 /// The results of all candidates under one setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison<S> {
-    /// What all candidates had in common.
+    /// The parameters that all candidates share.
     #[serde(flatten)]
     pub setting: S,
     pub unit: &'static str,
@@ -27,7 +27,8 @@ pub struct Comparison<S> {
 pub struct CandidateResult {
     pub name: &'static str,
     pub value: Summary,
-    /// The candidate that it is compared with: the first one, unless another one is more similar.
+    /// The candidate with which this one is compared: the first one, unless another one is more
+    /// similar.
     pub against: &'static str,
     /// The value of this candidate divided by the value of `against` in the same round: above 1,
     /// this candidate is slower or larger.

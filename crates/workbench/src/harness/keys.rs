@@ -5,10 +5,10 @@
 //! without an array of keys that would compete with the measured table for the caches.
 //!
 //! Drawing a key costs ten instructions that do not depend on the lookup before. Their number
-//! matters more than their latency, because a processor overlaps as many lookups as fit its reorder
-//! buffer, and instructions of the harness compete for that room. Hence the simple generator, the
-//! short permutation, and streams that are copied into local variables for a batch.
-//! `relativist-bench compare` shows the remaining cost in a row of its own.
+//! matters more than their latency, because a processor overlaps as many lookups as fit into its
+//! reorder buffer, and the harness's instructions use part of that buffer. Hence the simple
+//! generator, the short permutation, and streams that are copied into local variables for a batch.
+//! `relativist-bench compare` shows the remaining cost in a separate row.
 
 use std::ops::Range;
 

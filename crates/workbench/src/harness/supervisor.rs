@@ -1,12 +1,12 @@
 //! The supervisor: a process between this program and a server, which ends the server whenever this
 //! program ends.
 //!
-//! Each server has a supervisor of its own: this program again, as `relativist-bench supervise`.
-//! The supervisor holds the read end of a pipe, and the workbench has the only write end. However
-//! the workbench ends, even by SIGKILL, the kernel closes the write end, and the supervisor kills
-//! its descendants. It is a *subreaper*: a descendant whose parent has ended becomes a child of the
-//! supervisor, even if a script started it, if it runs in another session (`setsid`), or if it
-//! became a daemon. So no descendant can escape.
+//! Each server has its own supervisor, which is this program, started again as `relativist-bench
+//! supervise`. The supervisor holds the read end of a pipe, and the workbench has the only write
+//! end. However the workbench ends, even by SIGKILL, the kernel closes the write end, and the
+//! supervisor kills its descendants. It is a *subreaper*: a descendant whose parent has ended
+//! becomes a child of the supervisor, even if a script started it, if it runs in another session
+//! (`setsid`), or if it became a daemon. So no descendant can escape.
 //!
 //! The supervisor cannot end two kinds of processes: those that another process starts for the
 //! command (`systemd-run`, `docker run`, `ssh`), and those that it may not signal (started by

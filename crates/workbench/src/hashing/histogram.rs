@@ -181,7 +181,7 @@ impl Histogram {
     }
 }
 
-/// The largest size with a row of its own.
+/// The largest size with a separate row.
 const MAX_ROW: usize = 15;
 
 impl fmt::Display for Histogram {

@@ -1,5 +1,5 @@
-//! Hash functions, keys, and keys counted into buckets: what `hash`, `hash paper` and `hash caches`
-//! share.
+//! Hash functions, sources of keys, and histograms of buckets, which `hash`, `hash paper` and `hash
+//! caches` share.
 
 pub mod functions;
 pub mod histogram;

@@ -225,8 +225,8 @@ fn a_server_that_is_gone_fails_the_preload_and_not_the_load() {
     server.join().unwrap();
 }
 
-/// The server delays the first answer. All requests that were due meanwhile count as slow, not only
-/// one.
+/// The server delays the first reply. All requests that are due during this delay count as slow,
+/// not only one.
 #[test]
 fn a_stall_is_in_the_latencies_of_an_open_loop() {
     const STALL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Load on memcached servers: what `load`, `serving`, `soak`, `echo` and `figures` share.
+//! Load on memcached servers. `load`, `serving`, `soak`, `echo` and `figures` share these modules.
 //!
 //! | Module | Holds |
 //! |---|---|

@@ -31,11 +31,11 @@ pub enum Protocol {
 /// The workload of all clients together.
 #[derive(Clone, Debug, PartialEq, clap::Args, Serialize)]
 pub struct Workload {
-    /// Clients, each with a connection, divided among the threads
+    /// Number of clients. Each has one connection. They are divided among the threads
     #[arg(long, default_value_t = DEFAULT.clients, value_parser = value_parser!(u16).range(1..))]
     pub clients: u16,
 
-    /// Threads that drive the clients
+    /// Number of threads that drive the clients
     #[arg(long, default_value_t = DEFAULT.threads, value_parser = value_parser!(u16).range(1..=1024))]
     pub threads: u16,
 

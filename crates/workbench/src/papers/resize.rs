@@ -2,8 +2,8 @@
 //!
 //! This is the benchmark of Triplett, McKenney and Walpole ("Resizable, Scalable, Concurrent Hash
 //! Tables via Relativistic Programming", USENIX ATC 2011, section 6.1), where it is a kernel module
-//! called `rcuhashbash-resize`. Readers look up random keys that are present. Meanwhile the table
-//! has one of two sizes, or is resized between the two without pause.
+//! called `rcuhashbash-resize`. Readers look up random keys that are present. The table has one of
+//! two sizes, or is resized between the two without pause.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ use crate::papers::lookups::{Conditions, grouped};
 ///
 /// The paper always had a free CPU for the resizer. With at least as many readers as CPUs, the
 /// resizer takes CPU time from the readers. For a fair comparison, --spinner runs a busy thread in
-/// the fixed cases, which takes as much.
+/// the fixed cases, which takes as much CPU time.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
     /// Tables to measure; repeat the option, or separate names by commas

@@ -22,17 +22,17 @@ use crate::memcached::{Conditions, allow_connections, warm_up, warn};
 /// Simulates many clients per thread, each with a connection. In a closed loop a client sends
 /// --depth requests in one write and waits for all replies. In an open loop (--rate) clients send
 /// each request when it is due, and its latency counts from then, so a stall delays all requests
-/// that are due meanwhile. All requests that are due within the measured time are sent, if
-/// necessary after it, and their replies are awaited. Requests without a reply when the measured
-/// time plus 10 s have passed again count as late. Key and value of every reply are checked; a
+/// that are due during the stall. All requests that are due within the measured time are sent, if
+/// necessary after it. Clients then wait for missing replies, at most for the measured time plus 10
+/// s. Requests that are still unanswered count as late. Key and value of every reply are checked; a
 /// wrong one ends the run. Refused requests are counted. If a connection breaks, its unanswered
 /// requests count as lost, and the client connects again. In an open loop, the time that lost
 /// requests had waited counts as their latency.
 ///
 /// --exec and --vs start servers; put the command in quotes. The options -l and -p, or -s, with the
 /// address are appended. Servers are measured in turns, in a changing order, with the same keys.
-/// Ratios are taken between measurements of the same round. Programs in the folder of this one are
-/// preferred to those in PATH. If root starts memcached, it needs -u.
+/// Ratios are taken between measurements of the same round. Programs in the folder of
+/// relativist-bench are preferred to those in PATH. If root starts memcached, it needs -u.
 ///
 /// CPU time is what the kernel accounts to the server's process and to the client threads during
 /// the measurement. If the clients use all of their CPU time, they are the bottleneck: give them

@@ -26,7 +26,7 @@ const WORD: u32 = u32::BITS;
 /// (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageCache {
-    /// `s(i+o)`: what Linux 2.2.5 has.
+    /// The function of Linux 2.2.5, `s(i+o)`.
     ShiftAdd,
     /// `s(i+o+offset)`: the "offset" kernel, after Stephen Tweedie.
     Offset,
@@ -37,7 +37,7 @@ pub enum PageCache {
 /// The buffer cache's functions. The arguments are a device and a block number on it (section 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferCache {
-    /// What Linux 2.2.5 has: the exclusive or of device and block.
+    /// The function of Linux 2.2.5, the exclusive or of device and block.
     OneToOne,
     /// The block number times the multiplier, shifted to the right by 11, 16, 17 or 18 (table 3).
     Multiplicative {
@@ -53,7 +53,7 @@ pub enum BufferCache {
 /// (section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DentryCache {
-    /// What Linux 2.2.5 has.
+    /// The function of Linux 2.2.5.
     Xor,
     /// The function of Linux 2.2.5 with additions instead of exclusive or: the "14-bit" kernel, and
     /// those of section 4.
@@ -69,7 +69,7 @@ pub enum DentryCache {
 /// (section 3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InodeCache {
-    /// What Linux 2.2.5 has.
+    /// The function of Linux 2.2.5.
     ShiftAdd,
     /// The "mult" kernel. The paper does not print it, but refers to the other functions. Here the
     /// words are combined as in the shift-add function, and the shift is the one that section 5.1

@@ -17,7 +17,7 @@ pub enum Fold {
     Low,
     /// The high bits
     High,
-    /// The high bits of a product by the golden ratio, as relativist does
+    /// The high bits of the hash times 2^64 / golden ratio, as relativist does
     Mixed,
 }
 

@@ -36,9 +36,9 @@ use crate::papers::lookups::measure::{Filled, Keys, Sample, Setting};
 /// JSON and CSV, and report.html to the folder --out. The report contains each figure, the paper's
 /// claims, the values measured here, and whether the claims hold.
 ///
-/// With --memcached, figure 8 is drawn too. It needs memcached and relativistd, and measures both
-/// engines of relativistd, and memcached, as `relativist-bench load` does. Another plot then shows
-/// the latency of GETs while the tables grow.
+/// With --memcached, figure 8 is drawn too, from measurements of memcached and of both engines of
+/// relativistd (as `relativist-bench load` takes them). Another plot then shows the latency of GETs
+/// while the tables grow.
 ///
 /// Samples are saved as they are taken. After Ctrl-C the report shows the samples so far. The same
 /// command, given again, takes the missing samples. The whole run takes hours (with --quick:

@@ -1,5 +1,5 @@
-//! Lookups in the papers' tables, at rest and during resizes: what `resize`, `figures` and
-//! `instructions` measure.
+//! Lookups in the papers' tables, at rest and during resizes. `resize`, `figures` and
+//! `instructions` measure these.
 
 pub mod candidates;
 pub mod measure;

@@ -29,7 +29,8 @@ type Visit = unsafe extern "C" fn(context: *mut c_void, value: u64);
 /// A library that has a table.
 ///
 /// # Safety
-/// The operations do what `operations.h` says, for any number of threads at a time.
+/// The operations do what `operations.h` describes, and any number of threads may call them at the
+/// same time.
 pub unsafe trait Library: Send + Sync + 'static {
     const NAME: &'static str;
 

@@ -20,13 +20,13 @@ typedef void (*relativist_visit)(void *context, uint64_t value);
 
 struct relativist_operations {
 	void *(*create)(size_t capacity);
-	/* The caller is the only user of the table. */
+	/* Call only when no other thread uses the table. */
 	void (*destroy)(void *table);
 	bool (*get)(void *table, uint64_t key, uint64_t *value);
 	bool (*insert)(void *table, uint64_t key, uint64_t value);
 	bool (*replace)(void *table, uint64_t key, uint64_t value);
 	bool (*remove)(void *table, uint64_t key);
-	/* The caller is the only user, if the table requires that. */
+	/* Call only when no other thread uses the table, if the table requires that. */
 	void (*clear)(void *table);
 	void (*for_each)(void *table, relativist_visit visit, void *context);
 	uint64_t (*hash)(uint64_t key);

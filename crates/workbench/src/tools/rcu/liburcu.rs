@@ -82,7 +82,7 @@ impl Scheme for Liburcu {
 /// # Safety
 /// `freed` is null or points to an `AtomicU64` that lives forever.
 unsafe extern "C" fn allocate(content: u64, freed: *const c_void) -> *mut c_void {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises this.
     let freed = unsafe { freed.cast::<AtomicU64>().as_ref() };
     Box::into_raw(Box::new(Object::new(content, freed))).cast()
 }
@@ -90,6 +90,6 @@ unsafe extern "C" fn allocate(content: u64, freed: *const c_void) -> *mut c_void
 /// # Safety
 /// `object` is one that `allocate` returned, and is not used again.
 unsafe extern "C" fn release(object: *mut c_void) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller promises this.
     drop(unsafe { Box::from_raw(object.cast::<Object>()) });
 }

@@ -47,7 +47,7 @@ impl Scheme for Seize {
                 unsafe { guard.defer_retire(object, reclaim::boxed) };
             }
         };
-        // SAFETY: no other thread knows this collector, and this one holds no guard of it.
+        // SAFETY: no other thread uses this collector, and this thread holds no guard of it.
         time_reclaim(retire, || unsafe { collector.reclaim_all() })
     }
 }

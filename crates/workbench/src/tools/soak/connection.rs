@@ -60,7 +60,7 @@ impl Pace {
 pub(super) enum Taken {
     /// This many bytes have been consumed.
     Some(usize),
-    /// At least this many bytes are needed.
+    /// The reply is incomplete. At least this many bytes are needed.
     Wait(usize),
     /// This many bytes have been consumed, and all replies have arrived.
     All(usize),

@@ -1,5 +1,5 @@
-//! Gives the shared library its name, by which programs find it: they go with all of the same major
-//! version.
+//! Sets the soname of the shared library, by which programs find it. It contains the major version:
+//! programs work with all libraries of the same major version.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

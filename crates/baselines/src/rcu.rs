@@ -78,7 +78,7 @@ impl<T> Rcu<T> {
         unsafe { defer_raw(value.cast(), size_of::<T>(), free::<T>) };
     }
 
-    /// Returns the value, if there is one, to its only user.
+    /// Returns the value, if there is one. No other thread uses it.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
         // SAFETY: from a box, and no other thread uses it.
         unsafe { self.0.get_mut().as_mut() }

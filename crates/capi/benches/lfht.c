@@ -1,16 +1,16 @@
 /*
- * librelativist and liburcu's cds_lfht ("memb" flavour, small functions inlined), on the same
- * objects, hashes and work:
+ * Compares librelativist with liburcu's cds_lfht ("memb" flavour, small functions inlined), with the
+ * same objects, hashes and workloads:
  *
- *     hit      look up a random key that is there, in a read section of its own
- *     miss     look up one that isn't
+ *     hit      look up a random key that is in the table, in a read section of its own
+ *     miss     look up a key that is not in the table
  *     replace  put a new object in the place of a random one, and free the old one after a grace period
  *     churn    remove a random key, and add it again
  *
  * lfht [ENTRIES [THREADS [ROUNDS [SECONDS]]]]: gcc -O2 -pthread lfht.c $(pkg-config --cflags --libs
- * relativist) -lurcu-memb -lurcu-cds. Both tables are made with as many buckets as entries rounded
- * up, and resize themselves. They take turns, round by round; medians are told, and the ratio of
- * each round's.
+ * relativist) -lurcu-memb -lurcu-cds. Both tables begin with a bucket for each entry, rounded up to a
+ * power of two, and resize themselves. They are measured alternately. The program prints medians over
+ * all rounds, and the median of the ratios of the rounds.
  */
 #define _LGPL_SOURCE
 #define URCU_INLINE_SMALL_FUNCTIONS
@@ -217,7 +217,7 @@ static double now(void)
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-/* Operations per second of all threads. */
+/* Returns the operations per second of all threads. */
 static double measure(enum work work, bool is_ours, int round)
 {
     struct worker workers[MAX_THREADS];
@@ -241,7 +241,7 @@ static double measure(enum work work, bool is_ours, int round)
         pthread_join(workers[i].thread, NULL);
         operations += workers[i].operations;
     }
-    /* What is to be freed is not left to the next one. */
+    /* Frees everything now, so that it does not slow down the next measurement. */
     relativist_barrier();
     urcu_memb_barrier();
     return operations / elapsed;

@@ -1,6 +1,7 @@
 /*
- * What the header promises: run by ci/capi.sh, as it is, under valgrind, and with sanitizers. table
- * [ROUNDS [without-misuse]]: valgrind takes seconds for each process that aborts.
+ * Tests what the header promises. ci/capi.sh runs it directly, under valgrind, and with sanitizers.
+ * table [ROUNDS [without-misuse]]: without tests of misuse, because valgrind takes seconds for each
+ * process that aborts.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@
 static unsigned long rounds = 2000;
 
 struct object {
-    /* Not the first, so that a confusion of link and object is found out. */
+    /* The link is not the first field, so that a test fails if link and object are confused. */
     uint64_t key;
     struct relativist_link link;
     struct relativist_call_head call;
@@ -82,7 +83,7 @@ static bool match(struct relativist_link *link, const void *key)
     return object_of(link)->key == *(const uint64_t *)key;
 }
 
-/* In a read section. */
+/* Call this in a read section. */
 static struct object *find(struct relativist_table *table, uint64_t key)
 {
     return object_of(relativist_lookup(table, hash(key), match, &key));
@@ -132,7 +133,7 @@ static void what_is_called_waits_for_readers(void)
 static void operations_do_what_they_say(void)
 {
     struct relativist_table *table = new_table(1, false);
-    struct object *one = make(1, 10), *other = make(1, 11), *third = make(1, 12), *beside = make(2, 20);
+    struct object *one = make(1, 10), *other = make(1, 11), *third = make(1, 12), *neighbour = make(2, 20);
     uint64_t key = 1;
 
     relativist_read_lock();
@@ -146,9 +147,9 @@ static void operations_do_what_they_say(void)
     CHECK(relativist_replace(table, &other->link, &third->link));
     CHECK(find(table, 1) == third && relativist_count(table) == 1);
     key = 2;
-    CHECK(!relativist_add_replace(table, &beside->link, match, &key));
-    CHECK(find(table, 2) == beside && relativist_count(table) == 2);
-    CHECK(relativist_remove(table, hash(key), match, &key) == &beside->link);
+    CHECK(!relativist_add_replace(table, &neighbour->link, match, &key));
+    CHECK(find(table, 2) == neighbour && relativist_count(table) == 2);
+    CHECK(relativist_remove(table, hash(key), match, &key) == &neighbour->link);
     CHECK(!relativist_remove(table, hash(key), match, &key));
     CHECK(relativist_del(table, &third->link));
     CHECK(!relativist_del(table, &third->link));
@@ -159,7 +160,7 @@ static void operations_do_what_they_say(void)
     destroy(one);
     destroy(other);
     destroy(third);
-    destroy(beside);
+    destroy(neighbour);
     free_table(table);
 }
 
@@ -208,7 +209,7 @@ static bool count_value(struct relativist_link *link, void *counts)
     return true;
 }
 
-/* Everything is seen once, though the table has another size at each step. */
+/* A scan visits each object once, although each step finds another size of the table. */
 static void scans_survive_resizes(void)
 {
     enum { OBJECTS = 500 };
@@ -238,7 +239,7 @@ static void scans_survive_resizes(void)
     free_table(table);
 }
 
-/* An automatic table grows while it fills, and shrinks when it is empty; in the background, so it is asked until it has. */
+/* An automatic table grows while it fills, and shrinks when it is empty. This happens in the background, so the test polls. */
 static void automatic_tables_grow_and_shrink(void)
 {
     struct relativist_table *table = new_table(4, true);
@@ -323,7 +324,7 @@ static void update_in_match(void)
     relativist_add_unique(updated_by_match, &make(1, 1)->link, update, NULL);
 }
 
-/* Misuse ends the process by abort, after these words. In a child: it has no threads but this one. */
+/* Checks that misuse prints these words and then aborts. It runs in a child process, which has only this thread. */
 static void aborts(void (*misuse)(void), const char *words)
 {
     char text[4096];
@@ -390,7 +391,7 @@ static void *look_up(void *table)
     return NULL;
 }
 
-/* Residents are replaced, others come and go. */
+/* Replaces residents, and adds and removes other objects. */
 static void *update_all(void *table)
 {
     for (uint64_t i = 0; i < rounds || !atomic_load(&done); i++) {
@@ -415,13 +416,13 @@ static void *update_all(void *table)
 static void residents_are_found_while_it_is_resized(void)
 {
     struct relativist_table *table = new_table(4, false);
-    void *(*const works[])(void *) = {look_up, look_up, update_all, update_all};
+    void *(*const jobs[])(void *) = {look_up, look_up, update_all, update_all};
     pthread_t threads[4];
 
     for (uint64_t key = 0; key < RESIDENTS; key++)
         relativist_add(table, &make(key, ~key)->link);
     for (int i = 0; i < 4; i++)
-        CHECK(!pthread_create(&threads[i], NULL, works[i], table));
+        CHECK(!pthread_create(&threads[i], NULL, jobs[i], table));
     for (unsigned long i = 0; i < rounds / 50; i++)
         CHECK(relativist_resize(table, (size_t)4 << i % 5 * 2) == 0);
     atomic_store(&done, true);
@@ -434,7 +435,7 @@ int main(int count, char **arguments)
 {
     if (count > 1)
         rounds = strtoul(arguments[1], NULL, 10);
-    /* First, while there are no other threads. */
+    /* This comes first, while there are no other threads. */
     if (count <= 2)
         misuse_aborts();
     sections_nest();

@@ -86,8 +86,8 @@ impl Default for Policy {
 impl Policy {
     /// The number of buckets without a limit: a power of two that exceeds all memory.
     const MAX_BUCKETS: usize = 1 << 62;
-    /// Counts may be off by a sixteenth of the buckets, so smaller upper bounds would have no exact
-    /// effect.
+    /// The limits of the upper bound. Counts may be off by a sixteenth of the buckets, so a table
+    /// could not keep to a smaller bound.
     const UPPER_BOUNDS: RangeInclusive<f64> = 0.25..=8.0;
     /// The minimum ratio of the bounds. It prevents repeated resizes: see the top of this file.
     const MIN_RATIO: f64 = 8.0;

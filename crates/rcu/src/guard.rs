@@ -95,9 +95,9 @@ impl Guard {
         Self { slot, _not_send: PhantomData }
     }
 
-    /// Returns a guard that was passed to [`std::mem::forget`], so that its section continued. Use
-    /// this in code that cannot keep a guard, such as interfaces to other languages. `None` outside
-    /// of sections.
+    /// Returns a guard that was passed to [`std::mem::forget`], which left its section open. Use
+    /// this in code that cannot keep a guard, such as interfaces to other languages. Returns `None`
+    /// outside of sections.
     ///
     /// If it is forgotten again ([`std::mem::ManuallyDrop`]), this may be called any number of
     /// times.

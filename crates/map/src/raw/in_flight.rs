@@ -93,7 +93,7 @@ impl InFlightRename {
     }
 
     /// Replaces the link that `old_link` returned, or removes it if `link` is null. The caller has
-    /// held the lock since.
+    /// held the lock since that call.
     pub(super) fn set_old_link(&self, link: *mut Link) {
         // Release: pairs with the Acquire in `InFlightLink::link_if`: lookups see the link as it
         // was made.

@@ -126,9 +126,9 @@ impl<H> Ddds<H> {
             let found = unsafe { chain::get(self.current.get(&guard).head(hash), key, &guard) };
             // SAFETY: nodes are retired by RCU.
             let found = found.or_else(|| unsafe { chain::get(old?.head(hash), key, &guard) });
-            // Relaxed: if a load above has seen a store of a move, they pair (Acquire, Release),
-            // and this one sees that the move began. It is not executed before them, because they
-            // are Acquire.
+            // Relaxed: if one of the loads above has seen a store of a move, the two pair (Acquire,
+            // Release), and this load sees that the move has begun. It is not executed before those
+            // loads, because they are Acquire.
             let moved = moves % 2 == 1 || self.moves.load(Relaxed) != moves;
             if found.is_some() || !moved {
                 return found;

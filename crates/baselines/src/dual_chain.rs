@@ -135,7 +135,8 @@ pub struct DualChain<H> {
 }
 
 impl<H> DualChain<H> {
-    /// Returns the tables that an update has to change. The caller holds a lock with this content.
+    /// Returns the tables that an update has to change. `linked` is the content of the lock that
+    /// the caller holds.
     fn versions<'g>(&'g self, linked: u64, guard: &'g Guard) -> (&'g Version, Option<&'g Version>) {
         // `coming` is loaded first, because the resizer clears it last: a thread that no longer
         // sees the table there sees it in `current`.

@@ -1,6 +1,6 @@
 /*
- * A directory of users that threads look up while another thread changes users' shells and resizes the
- * table.
+ * A directory of users that threads look up while another thread changes users' shells and resizes
+ * the table.
  *
  * An object is never changed while readers may see it: a changed copy takes its place, and the old
  * one is freed when readers have left it.

@@ -1,4 +1,4 @@
-//! Counting words from several threads: `update_or_insert` loses no increment.
+//! Counts words from several threads: `update_or_insert` loses no increment.
 //!
 //! `cargo run -p relativist --example counter`
 

@@ -1,4 +1,4 @@
-//! Filling a map in parallel, and going through it in parallel (feature `rayon`).
+//! Fills a map in parallel, and iterates over it in parallel (feature `rayon`).
 //!
 //! `cargo run -p relativist --features rayon --example rayon`
 

@@ -1,4 +1,4 @@
-//! Removing many entries: `retain`, `extract_if`, `drain` and `clear`, while other threads use the
+//! Removes many entries: `retain`, `extract_if`, `drain` and `clear`, while other threads use the
 //! map.
 //!
 //! `cargo run -p relativist --example retain`

@@ -25,7 +25,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// Whether anything is counted: the feature `contention` is on.
+/// Whether acquisitions are counted, that is, whether the feature `contention` is on.
 pub const ENABLED: bool = cfg!(feature = "contention");
 
 /// A kind of lock. [`counts`] lists it after the first attempt to take such a lock.

@@ -67,7 +67,7 @@ impl PartialEq for Array<'_> {
     }
 }
 
-/// An [`Array`] as it is stored.
+/// An [`Array`] that can be replaced while other threads read it.
 pub(super) struct AtomicArray(AtomicPtr<Header>);
 
 impl AtomicArray {

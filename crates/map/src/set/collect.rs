@@ -60,7 +60,7 @@ impl<'a, T: Hash + Eq + Send + Sync + Copy + 'static, S: BuildHasher> Extend<&'a
     }
 }
 
-/// Works like that of [`HashMap`](crate::HashMap).
+/// See the implementation for [`HashMap`](crate::HashMap).
 impl<T, S> Clone for HashSet<T, S>
 where
     T: Hash + Eq + Clone + Send + Sync + 'static,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// Works like that of [`HashMap`](crate::HashMap).
+/// See the implementation for [`HashMap`](crate::HashMap).
 impl<T: Hash + Eq, S: BuildHasher> PartialEq for HashSet<T, S> {
     fn eq(&self, other: &Self) -> bool {
         self.map == other.map

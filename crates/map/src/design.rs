@@ -105,8 +105,8 @@
 //!   of the new hash is set before the stage *new key*, and the bit of the old hash is not cleared
 //!   before. While a link is in flight, removals leave summaries as they are.
 //! * In *recheck* the link in flight no longer counts: it may have been removed or replaced. A
-//!   lookup that has missed walks a second time, and the second walk decides. Once is enough,
-//!   because the next rename waits for this reader.
+//!   lookup that has missed walks a second time, and the second walk decides. One more walk is
+//!   enough, because the next rename waits for this reader.
 //! * The first wait is needed because the link is not copied: a lookup that has reached it must get
 //!   to the end of the old chain. If another link takes its place, this wait is left out.
 //! * The second wait is for lookups that walked the new chain before the link was in it: *recheck*
@@ -126,8 +126,8 @@
 //! sparse table leaves a bitmap of the buckets that may have links, for later iterations
 //! (Mosberger, "Map Library Design Notes", 1996, section 2.4). It is installed empty. It is filled
 //! when a grace period has passed, because from then on all updates see it and set its bits. Bits
-//! are never cleared: a bitmap that has become stale is thrown away. Dense tables have none, and
-//! lookups never look at it; see `raw/occupancy.rs`.
+//! are never cleared: a bitmap in which most bits are stale is replaced by an empty one. Dense
+//! tables have none, and lookups never look at it; see `raw/occupancy.rs`.
 //!
 //! # Types
 //!
@@ -194,5 +194,6 @@
 //!   and at least one does not.
 //!
 //! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code
-//! with loom and shuttle. Iteration is checked with loom. A test-only switch can leave out each of
-//! their waits, marks, locks and publications, and a test then fails (`ci/mutation.sh`).
+//! with loom and shuttle. Iteration is checked with loom. For each of their waits, marks, locks and
+//! publications, `ci/mutation.sh` builds a copy of the code that leaves it out, and checks that a
+//! test fails.

@@ -20,7 +20,7 @@ const MAX_SIZE: usize = 256;
 const WORD: usize = size_of::<usize>();
 
 /// The memory that a thread keeps: a stack for each size in words. Nothing is written to the memory
-/// itself, which is no longer in the cache.
+/// itself, because it is no longer in the cache.
 struct Kept {
     stacks: [Cell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
     bytes: Cell<usize>,

@@ -1,4 +1,4 @@
-//! Contains panics.
+//! Catches panics.
 
 use std::mem::forget;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -35,7 +35,7 @@ use super::head::Head;
 use super::memory;
 use crate::sync::{AcqRel, Acquire, AtomicBits, Relaxed, Release};
 
-/// Iterating over smaller arrays is fast enough.
+/// Smaller arrays get no bitmap, because iterating over them is fast enough.
 const MIN_BUCKETS: usize = if cfg!(relativist_loom) { 4 } else { 1 << 12 };
 /// A table is sparse when it has less than one link for this many buckets.
 const SPARSE: usize = if cfg!(relativist_loom) { 2 } else { 8 };

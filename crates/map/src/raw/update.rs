@@ -40,7 +40,7 @@ struct Position<'t> {
     group: LockedGroup<'t>,
     place: Place,
     hash: Hash,
-    /// Locks are released where they were taken.
+    /// Makes the entry `!Send`, because the thread that took a lock must release it.
     _not_send: PhantomData<*mut ()>,
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// Why a server does not start, or stopped by itself.
+/// Why a server does not start, or has stopped unasked.
 #[derive(Debug)]
 pub enum StartError {
     /// The options contradict each other.

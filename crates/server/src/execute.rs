@@ -56,7 +56,7 @@ pub use watch::{Subscription, Topic, Watch};
 pub struct SharedState {
     /// The storage.
     pub engine: Cache,
-    /// The clock of the cache, and its driver.
+    /// The ticker that advances the cache's clock.
     pub ticker: Ticker,
     /// Second in which the service was started.
     pub started: u32,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_is_noticed_early() {
+    fn an_unwritable_folder_is_an_error_at_the_start() {
         assert!(Snapshot::new("/nonexistent/snapshot".into(), false).is_err());
         assert!(Snapshot::new("snapshot".into(), false).is_ok(), "here");
     }

@@ -124,8 +124,8 @@ impl Cache {
     ) -> (R, Option<ItemRef<'g>>, u32) {
         let now = self.store.begin();
         let item_of = |link| {
-            // SAFETY: the links of this table are those of items, and what is linked during the
-            // read section of `guard` stays allocated until it ends.
+            // SAFETY: the links of this table are those of items, and items that are linked during
+            // the read section of `guard` stay allocated until it ends.
             unsafe { ItemRef::<'g>::of_link(link) }
         };
         match self.store.table.entry(hash, has_key(key), guard) {
@@ -167,8 +167,6 @@ impl Cache {
         }
     }
 
-    /// Writes a new item for `new` under `key`. `present` is the value of the item that it
-    /// replaces.
     /// Writes a new item for `new` under `key`. `present` is the value of the item that it
     /// replaces.
     pub(crate) fn new_item(
@@ -266,7 +264,7 @@ mod tests {
 
     /// A store that fails repeatedly, because other threads take the room, gets a reservation.
     #[test]
-    fn a_store_that_fails_often_gets_a_claim() {
+    fn a_store_that_fails_often_gets_a_reservation() {
         let engine = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
         let by_another = || {
             let allocate = || {
@@ -282,7 +280,7 @@ mod tests {
         });
         assert_eq!(outcome, Ok(()));
         assert_eq!(could_others, [vec![true; 8], vec![false; 4]].concat());
-        assert!(by_another(), "the claim has ended");
+        assert!(by_another(), "the reservation has ended");
     }
 
     #[test]
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn fetches_too_late_for_an_heir_count_for_the_heir() {
+    fn fetches_too_late_for_a_replaced_item_count_for_its_successor() {
         fetch_when_replaced(|engine, item| {
             let new = New { inherits: Marks::FETCHED, ..New::plain(0, Value::Whole(b"other")) };
             let heir = engine.new_item(engine.hash(KEY), KEY, &new, b"", AllocContext::UnderBucketLock, 1100).unwrap();

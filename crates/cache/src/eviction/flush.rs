@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_under_way_is_waited_for() {
+    fn commands_wait_for_a_flush_in_progress() {
         let (flush, last) = (Flush::new(), AtomicU64::new(7));
         flush.at(100);
         assert_eq!(flush.state(), (0, Some(100)));

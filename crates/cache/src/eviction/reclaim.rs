@@ -172,7 +172,7 @@ mod tests {
     /// Memory for a resize in progress becomes free, so stores wait for it. Memory for a resize
     /// that has not begun does not.
     #[test]
-    fn nobody_waits_for_what_is_not_going_on() {
+    fn no_store_waits_for_a_resize_that_has_not_begun() {
         let allocator = ItemAllocator::new(1 << 20);
         while let Ok(place) = allocator.allocate(50_000, AllocContext::NoLock, || 0) {
             // SAFETY: the pending item keeps the block.

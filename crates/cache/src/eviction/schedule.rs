@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_swept_when_a_share_of_it_has_expired_or_after_a_while() {
+    fn a_block_is_swept_when_a_share_has_expired_or_after_a_delay() {
         assert_eq!(next(&[], 1000, 100), None);
         assert_eq!(next(&[200], 0, 100), Some(200), "all of it");
         assert_eq!(next(&[101], 0, 100), Some(105), "not at once again");

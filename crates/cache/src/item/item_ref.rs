@@ -135,7 +135,7 @@ impl<'a> ItemRef<'a> {
             let start = layout.options.size() + layout.key_len + layout.value_len;
             // SAFETY: the options say that the item has these bytes behind the value.
             let bytes = unsafe { self.bytes(start, CLIENT_CAS) };
-            u64::from_ne_bytes(bytes.try_into().expect("so many were taken"))
+            u64::from_ne_bytes(bytes.try_into().expect("the slice has this length"))
         })
     }
 

@@ -62,7 +62,7 @@ impl ReservedValue {
         let length = self.missing();
         // SAFETY: within the block, which is ours as long as the value is not complete, because the
         // item is not stored before; afterwards this is empty. All memory of a block is
-        // initialised: by the system, or by what was there before.
+        // initialised: by the system, or by earlier contents.
         unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
     }
 

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn visits_count_from_look_to_look() {
+    fn visits_count_from_sweep_to_sweep() {
         let status = status(100);
         for turn in 0..3 {
             assert_eq!(status.load().heat(), (turn, false));
@@ -325,21 +325,25 @@ mod tests {
             assert_eq!(status.load().heat(), (turn, true));
             status.cool(turn + 1);
         }
-        assert_eq!(facts(&status, 101), (Marks::ENCODED_KEY | Marks::FETCHED, 0), "that is another matter");
+        assert_eq!(
+            facts(&status, 101),
+            (Marks::ENCODED_KEY | Marks::FETCHED, 0),
+            "marks and time are independent of visits"
+        );
     }
 
     #[test]
-    fn what_has_passed_on_does_not_change() {
+    fn a_status_that_has_passed_on_does_not_change() {
         let (old, copy) = (status(100), status(100));
         copy.take_over(old.pass_on(), 3, 200);
         assert!(old.access(200).is_none());
         assert_eq!((facts(&old, 200), facts(&copy, 200)), ((Marks::ENCODED_KEY, 100), (Marks::ENCODED_KEY, 100)));
-        assert_eq!(copy.access(200).map(|before| before.idle(200)), Some(100), "as it would have been told before");
+        assert_eq!(copy.access(200).map(|before| before.idle(200)), Some(100), "as it would have been reported before");
         assert_eq!(copy.load().heat(), (3, true));
     }
 
     #[test]
-    fn what_was_noted_before_passes_on() {
+    fn an_earlier_access_passes_on() {
         let (old, copy) = (status(100), status(100));
         assert!(old.access(200).is_some());
         copy.take_over(old.pass_on(), 0, 200);
@@ -355,14 +359,14 @@ mod tests {
         assert_eq!(facts(&status, 105), (Marks::ENCODED_KEY | Marks::STALE | Marks::WON, 5));
         status.mark(Marks::FETCHED, Some(103));
         assert!(status.load().marks().has(Marks::FETCHED) && status.load().heat().1);
-        assert_eq!(facts(&status, 105).1, 2, "at once, not by the minute");
+        assert_eq!(facts(&status, 105).1, 2, "at once, not only every minute");
         assert!(!status.is_gone());
         status.set_gone();
         assert!(status.is_gone());
     }
 
     #[test]
-    fn what_nobody_accesses_for_long_is_idle_for_as_long() {
+    fn an_item_not_accessed_for_long_is_idle_for_as_long() {
         const HOUR: u32 = 3600;
         let begin = 1_700_000_123;
         let status = status(begin);

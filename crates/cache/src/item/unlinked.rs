@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draft_given_up_leaves_its_room() {
+    fn an_unlinked_item_that_is_dropped_frees_its_room() {
         let allocator = ItemAllocator::new(1 << 20);
         let first = unlinked(&init(b"k", [b"", b""]), &allocator).item.address();
         let second = unlinked(&init(b"other", [b"value", b""]), &allocator).item.address();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_unique_is_told_and_the_number_kept() {
+    fn a_cas_value_of_a_client_is_reported_and_the_number_kept() {
         let allocator = ItemAllocator::new(1 << 20);
         let unlinked = unlinked(&ItemInit { cas: Some(u64::MAX - 1), ..init(b"key", [b"value", b""]) }, &allocator);
         let item = unlinked.item;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_keeps_all_but_its_heat() {
+    fn a_copy_keeps_all_but_the_visits() {
         let allocator = ItemAllocator::new(1 << 20);
         let item = unlinked(&init(b"key", [b"value", b""]), &allocator);
         let copy = UnlinkedItem::copy(item.item, 100, &allocator, || 0).unwrap();

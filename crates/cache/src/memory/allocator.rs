@@ -6,17 +6,17 @@
 //! class, and a free one replaces it: that takes the pool's lock, once per some hundred items. An
 //! item too large to share a block has a block of its own, and takes the pool's lock each time.
 //!
-//! **The limit** counts what is mapped, in pages: blocks that are open, queued, free or waiting for
+//! **The limit** counts mapped memory, in pages: blocks that are open, queued, free or waiting for
 //! readers, and the bytes of the table. So removed items count until their memory is given back,
 //! and the count is what the system reports. A block is created only when it fits.
 //!
 //! **Reclaim.** A closed block in which all items are freed, such as that of a large item that was
 //! replaced, waits for a grace period, and is free. A block that is to be evicted is taken out of
 //! its queue, so one thread sweeps it. When all its items are unlinked, it waits for a grace
-//! period, because readers may still look at them, and is free. A few blocks are kept free or
-//! waiting in advance ([`ItemAllocator::victim_ahead`]), for new items and for items that move. No
-//! function here waits for readers except `trim` and the destructor. Blocks that stay free are
-//! given back to the system.
+//! period, because readers may still read them, and is free. A few blocks are kept free or waiting
+//! in advance ([`ItemAllocator::victim_ahead`]), for new items and for items that move. No function
+//! here waits for readers except `trim` and the destructor. Blocks that stay free are given back to
+//! the system.
 //!
 //! **Why blocks and not slabs.** In slabs, items can be evicted one by one. But memory of one class
 //! is lost for others until a page of it is emptied, and sizes are rounded (memcached's factor of
@@ -86,8 +86,8 @@ struct Stripe {
     open: Mutex<[Option<Block>; CLASSES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
     linked: AtomicIsize,
-    /// Expired or flushed items that these threads replaced by others, and how many of those had
-    /// expired and were never fetched.
+    /// Expired or flushed items that these threads replaced by others, and the number of those that
+    /// had expired and were never fetched.
     reclaimed: AtomicU64,
     expired_unfetched: AtomicU64,
 }
@@ -538,28 +538,28 @@ mod tests {
 
     /// Reserved memory is refused to other threads, even if it is free.
     #[test]
-    fn what_is_claimed_is_for_nobody_else() {
+    fn a_reservation_excludes_other_threads() {
         let allocator = ItemAllocator::new(1 << 20);
-        let (reserved_by_others, other) = (500_000, 600_000);
+        let (reserved, other) = (500_000, 600_000);
         let allocate = |size| allocator.allocate(size, AllocContext::NoLock, || 0).is_ok();
         let by_another = |size| thread::scope(|scope| scope.spawn(|| allocate(size)).join().expect("no panic"));
-        let reservation = allocator.reserve(reserved_by_others);
-        assert!(!by_another(other), "there is room, but it is reserved_by_others");
-        assert!(by_another(100_000), "there is more than what is reserved_by_others");
+        let reservation = allocator.reserve(reserved);
+        assert!(!by_another(other), "there is room, but it is reserved");
+        assert!(by_another(100_000), "there is more room than is reserved");
         drop(reservation);
         assert!(by_another(other));
 
         let allocator = ItemAllocator::new(1 << 20);
-        let _reservation = allocator.reserve(reserved_by_others);
+        let _reservation = allocator.reserve(reserved);
         assert!(
             allocator.allocate(other, AllocContext::NoLock, || 0).is_ok(),
-            "the thread with the claim may have all"
+            "the thread with the reservation may take all"
         );
     }
 
-    /// When an allocator is dropped, readers may still look at freed items.
+    /// When an allocator is dropped, readers may still read freed items.
     #[test]
-    fn a_heap_that_is_dropped_waits_for_readers() {
+    fn a_dropped_allocator_waits_for_readers() {
         let allocator = ItemAllocator::new(1 << 20);
         let (entered, has_entered) = std::sync::mpsc::channel();
         let (leave, may_leave) = std::sync::mpsc::channel::<()>();

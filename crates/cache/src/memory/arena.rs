@@ -330,7 +330,7 @@ mod tests {
     /// part.
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_was_discarded_becomes_no_huge_page_again() {
+    fn discarded_memory_does_not_become_a_huge_page_again() {
         if !has_huge_pages() {
             return;
         }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_a_region_finds_room() {
+    fn a_run_larger_than_a_region_finds_room() {
         let mut arena = Arena::new(true);
         let large = arena.take(3 * FIRST_REGION).unwrap();
         // SAFETY: the run is ours, and as long.

@@ -1,4 +1,4 @@
-//! Blocks: the pieces of memory that items lie in.
+//! Blocks: the pieces of memory that hold items.
 //!
 //! A block begins at a multiple of [`SLOT`], and the first byte of each of its items is less than
 //! that after it. So the block of an item is computed from the item's address. Items follow each
@@ -434,7 +434,7 @@ impl Block {
     /// evicted. (An unused end does not count: moving items from such a block to another one would
     /// gain nothing.)
     pub(crate) fn is_slightly_fragmented(self) -> bool {
-        // Relaxed, both: hints, and what is used does not change once the block is closed.
+        // Relaxed, both: hints, and `used` does not change once the block is closed.
         let header = self.header();
         self.freed_before(header.used.load(Ordering::Relaxed), header.live_bytes.load(Ordering::Relaxed))
             >= self.capacity() / 16

@@ -114,8 +114,8 @@ impl PinnedBlocks {
 
     /// Counts `bytes` less as pinned.
     fn unpin_bytes(&self, bytes: usize) {
-        // Relaxed: a sum on which no other data depends. The thread that added this did so before
-        // the block was pinned.
+        // Relaxed: a sum on which no other data depends. These bytes were added before the block
+        // was pinned.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 

@@ -17,7 +17,7 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// The bytes are part of a mapping.
-#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
+#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "only AddressSanitizer uses them"))]
 pub(crate) unsafe fn poison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
     // SAFETY: the caller's promise.
@@ -29,8 +29,8 @@ pub(crate) unsafe fn poison(start: NonNull<u8>, bytes: usize) {
 /// Marks these bytes as used again.
 ///
 /// # Safety
-/// As of [`poison`].
-#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "nobody listens"))]
+/// As for [`poison`].
+#[cfg_attr(not(relativist_sanitizer = "address"), expect(unused_variables, reason = "only AddressSanitizer uses them"))]
 pub(crate) unsafe fn unpoison(start: NonNull<u8>, bytes: usize) {
     #[cfg(relativist_sanitizer = "address")]
     // SAFETY: as in `poison`.
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_item_has_is_forbidden() {
+    fn memory_outside_items_is_poisoned() {
         let allocator = ItemAllocator::new(1 << 20);
         let place = allocator.allocate(64, AllocContext::NoLock, || 0).unwrap();
         let address = |offset: usize| place.as_ptr().wrapping_add(offset).cast_const();
@@ -75,7 +75,7 @@ mod tests {
 
     /// Applies to a block that items share, and to one with a single item.
     #[test]
-    fn what_was_freed_is_forbidden() {
+    fn freed_memory_is_poisoned() {
         let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
         for size in [100, 50_000] {
             let value = vec![b'v'; size];

@@ -259,8 +259,8 @@ impl BlockPool {
     }
 
     /// Checks out the free blocks that must be given back to the system before a block of
-    /// `capacity` can be created, if there is [room](Self::room) but no free block that fits. None
-    /// if one does.
+    /// `capacity` can be created, if there is [room](Self::room) but no free block that fits.
+    /// Returns none if such a block fits.
     pub(crate) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
         match self.fitting(capacity) {
             Some(_) => Vec::new(),
@@ -560,7 +560,7 @@ impl BlockPool {
         self.looked_at = 0;
     }
 
-    /// Whether nothing has changed since there was no room for as many bytes, or fewer, without
+    /// Whether nothing has changed since a store of `need` bytes or fewer found no room without
     /// eviction. A quarter of a block must be freed before another search is worth its cost.
     pub(crate) fn is_refused(&self, need: usize, linked: usize) -> bool {
         let unchanged = |refusal: &Refusal| need >= refusal.need && linked + self.capacity / 4 > refusal.linked;

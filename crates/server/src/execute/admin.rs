@@ -130,8 +130,8 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// `debugtime p` freezes the clock, `debugtime r` lets it go on, `debugtime N` moves it by N
-    /// seconds.
+    /// `debugtime p` freezes the clock, `debugtime r` lets it run again, `debugtime N` moves it by
+    /// N seconds.
     fn debug_time(&self, mut args: Words<'_>) -> &'static str {
         let ticker = &self.shared.ticker;
         match args.next().map(str::from_utf8) {

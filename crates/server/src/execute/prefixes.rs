@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_prefixes_are_told_piece_by_piece_the_empty_one_too() {
+    fn all_prefixes_are_printed_piece_by_piece_and_the_empty_one() {
         let prefixes = Prefixes::new(b':', true);
         for key in [":a", "b:c", "a:b", "a:c", "none"] {
             prefixes.count(key.as_bytes(), |counts| counts.gets += 1);

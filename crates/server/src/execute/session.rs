@@ -131,7 +131,7 @@ impl Session {
         self.heard.store(now, Ordering::Relaxed);
     }
 
-    /// Counts a login that has failed. Returns how many there have been.
+    /// Counts a failed login. Returns the number of failed logins.
     pub(super) fn note_failed_login(&self) -> u8 {
         // Relaxed: no other data depends on it. Only the connection's thread counts.
         self.failed_logins.fetch_add(1, Ordering::Relaxed) + 1

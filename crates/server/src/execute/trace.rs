@@ -75,7 +75,7 @@ impl Executor<'_> {
         self.is_traced
     }
 
-    /// Logs the request, if it may be logged, and what was added to the replies since `before`.
+    /// Logs the request, if it may be logged, and the replies added since `before`.
     #[cold]
     pub fn trace_command(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
         let log = &self.shared.log;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn of_requests_the_line_is_told() {
+    fn requests_are_logged_by_their_line() {
         let line = |input: &[u8]| text(input).unwrap();
         assert_eq!(line(b"get a b\r\nget c\r\n"), "get a b");
         assert_eq!(line(b"set a 0 0 6\r\nsecret\r\n"), "set a 0 0 6");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_not_told() {
+    fn input_that_is_not_a_command_is_not_logged() {
         for input in [&b"secret\r\n"[..], b"my secret noreply\r\n", b"Secret\r\n", b"\x80secret\r\n"] {
             assert_eq!(text(input).unwrap(), "(not a command)");
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn of_answers_the_first_line_is_told_and_their_length() {
+    fn replies_are_logged_by_first_line_and_length() {
         let shown = |front: &[u8], elsewhere: usize| Answered { front, length: front.len() + elsewhere }.to_string();
         assert_eq!(shown(b"STORED\r\n", 0), "STORED");
         assert_eq!(shown(b"43\r\n", 0), "a number");

@@ -215,7 +215,7 @@ mod tests {
     use relativist_cache::Expiry;
 
     #[test]
-    fn a_slow_watcher_loses_lines_and_is_told() {
+    fn a_slow_watcher_loses_lines_and_receives_their_number() {
         let watch = Watch::new(100);
         let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
         let tell = || watch.tell(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn evictions_are_told_to_those_who_watch_them() {
+    fn watchers_of_evictions_are_notified() {
         let watch = Watch::new(1000);
         let (flags, cas, number, size) = (0, 1, 1, 100);
         let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);

@@ -63,14 +63,14 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_moves_enough_may_stay() {
+    fn a_client_that_transfers_enough_is_kept() {
         for rate in [MIN_BYTES.div_ceil(u64::from(PERIOD)), 20_000, 1 << 30] {
             assert_eq!(lasts(rate, 100_000), None);
         }
     }
 
     #[test]
-    fn a_client_that_moves_too_little_is_closed() {
+    fn a_client_that_transfers_too_little_is_closed() {
         for rate in [0, 1, 100, MIN_BYTES / u64::from(PERIOD) - 20] {
             assert_eq!(lasts(rate, 100_000), Some(PERIOD + 1), "{rate} bytes in a second");
         }

@@ -36,7 +36,7 @@ pub(super) enum Received {
     End,
 }
 
-/// A way to wait for many sockets, to receive and to send.
+/// An implementation of waiting for many sockets, receiving and sending.
 pub(super) trait Backend: Sized + Send + 'static {
     /// Creates a backend that counts bytes on `counters`.
     fn new(counters: Arc<CachePadded<Counters>>) -> io::Result<Self>;
@@ -47,8 +47,8 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Prepares for waiting. Called once, by the thread that calls the functions below.
     fn start(&mut self) -> io::Result<()>;
 
-    /// Submits what is queued for the kernel, waits for events, and adds them to `events`. Returns
-    /// without any after `timeout` or a signal.
+    /// Submits operations queued for the kernel, waits for events, and adds them to `events`.
+    /// Returns without any after `timeout` or a signal.
     fn wait(&mut self, timeout: Option<Duration>, pool: &mut Pool, events: &mut Vec<Event>) -> io::Result<()>;
 
     /// Takes over a connection, and returns its number.

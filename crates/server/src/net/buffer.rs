@@ -59,9 +59,9 @@ pub(super) struct Input {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     replies: Replies,
-    /// How many of the bytes were sent.
+    /// The number of bytes sent.
     sent: usize,
-    /// How many bytes of the first pinned value were sent.
+    /// The number of bytes sent of the first pinned value.
     sent_of_value: usize,
 }
 
@@ -371,7 +371,7 @@ impl Pool {
         }
     }
 
-    /// How many idle outputs there are.
+    /// The number of idle outputs.
     #[cfg(test)]
     pub(super) fn idle_outputs(&self) -> usize {
         self.outputs.len() + self.small_outputs.len()

@@ -1,7 +1,7 @@
 //! One client: its buffers, and the state of its requests.
 //!
-//! When its socket is ready, a connection sends what is left of its output, receives once, executes
-//! the requests that have arrived, and sends the replies ([`Connection::on_ready`]). If the socket
+//! When its socket is ready, a connection sends the rest of its output, receives once, executes the
+//! requests that have arrived, and sends the replies ([`Connection::on_ready`]). If the socket
 //! takes no more, nothing is received or executed until all output has been sent. So a client that
 //! does not read delays only itself, and makes the server hold no more than one full output buffer
 //! and the large values in it, whose memory the engine bounds. A client that has closed its side

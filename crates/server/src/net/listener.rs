@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_finds_out_which_clients_are_gone() {
+    fn the_kernel_closes_connections_of_vanished_clients() {
         let options = Options::parse_from_args(["relativistd"]).unwrap();
         let bound = bind_tcp(&"127.0.0.1".parse().unwrap(), 0, &options).unwrap().remove(0);
         let activated = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

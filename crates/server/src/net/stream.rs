@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_has_arrived() {
+    fn the_kernel_reports_acknowledged_bytes() {
         let (mut stream, mut peer) = pair(1 << 20);
         assert_eq!(stream.acknowledged(), None, "nothing was sent");
         for sent in [1_000, 2_000] {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_our_kernel_keeps_has_not_arrived() {
+    fn bytes_in_our_kernel_are_not_acknowledged() {
         let (mut stream, _peer) = pair(4 << 10);
         let mut sent = 0;
         while let Ok(count) = stream.write(&[0; 100_000]) {

@@ -252,8 +252,8 @@ impl Backend for Uring {
                 Incoming::Ending(Ok(())) => return Ok(Received::End),
                 Incoming::Ended => (),
             }
-            // Bytes arrived for the expected value: report them, so that the connection looks at
-            // it.
+            // Bytes arrived for the expected value: report them, so that the connection checks
+            // whether it is complete.
             if is_expecting { Received::Bytes } else { Received::Nothing }
         };
         let is_open = matches!(line.incoming, Incoming::Open);

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_below_its_bucket_s_bound_by_an_eighth_at_most() {
+    fn a_bucket_bound_is_at_most_an_eighth_above_its_times() {
         for nanoseconds in (0..34).flat_map(|exponent| [1u64 << exponent, (1 << exponent) + 1, (1 << exponent) * 2 - 1])
         {
             match upper_bound(bucket_of(nanoseconds)) {

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_a_command_line_says() {
+    fn a_file_has_the_same_options_as_a_command_line() {
         let text = "port = -1\nlisten = ['a', 'b:1']\nmemory-limit = 3\ndisable-cas = true\nlock-memory = false\nverbose = 2\n\
                     slab-growth-factor = 1.5\nmax-item-size = '2k'\nextended = ['idle_timeout=5', 'track_sizes']\n\
                     delimiter = '/'\n";
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins() {
+    fn the_command_line_takes_precedence() {
         let text = "port = 1\nlisten = ['a', 'b']\nverbose = 2\nextended = ['idle_timeout=5', 'track_sizes']\n";
         let line = "-p 2 -l c -v -o idle_timeout=6";
         let wanted = Options::parse_from_args("r -p 2 -l c -v -o idle_timeout=5,track_sizes,idle_timeout=6".split(' '));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn errors_are_reported_with_their_line() {
         for (text, message) in [
             ("port = 1\n\nprot = 2\n", "FILE:3: there is no option \"prot\""),
             ("threads = 2\nport = 'http'\n", "FILE:2: invalid value 'http' for '--port <PORT>'"),

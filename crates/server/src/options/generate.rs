@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_up_to_date() {
+    fn the_committed_files_are_up_to_date() {
         for (kind, name, committed) in [
             (Generated::Man, "man", include_str!("../../doc/relativistd.1")),
             (Generated::Bash, "bash", include_str!("../../doc/relativistd.bash")),

@@ -85,7 +85,7 @@ fn help_and_version_are_no_failure() {
 }
 
 #[test]
-fn contradictions_are_found() {
+fn contradictory_options_are_refused() {
     for line in [
         "r -I 1023",
         "r -I 33m",
@@ -116,7 +116,7 @@ fn contradictions_are_found() {
 }
 
 #[test]
-fn what_memcached_accepts_is_accepted() {
+fn command_lines_of_memcached_are_accepted() {
     for line in [
         "r -I 700k",
         "r -I 2m -o slab_chunk_max=16384",
@@ -133,7 +133,7 @@ fn what_memcached_accepts_is_accepted() {
 }
 
 #[test]
-fn of_repeated_options_the_last_counts() {
+fn the_last_of_repeated_options_counts() {
     let repeated =
         parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --engine global-lock --engine relativistic");
     assert_eq!(repeated.unwrap(), parse("r -t 2 -m 3 -A -d -s /b").unwrap());

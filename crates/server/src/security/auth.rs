@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_is_let_in_with_the_whole_password_only() {
+    fn a_login_needs_the_whole_password() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"ab:cd\nother:\n").unwrap();
         let users = Users::for_text(file.path().into()).unwrap();
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn who_guesses_is_refused_for_a_while_and_others_are_not() {
+    fn guessing_clients_are_refused_for_a_while_and_others_are_not() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"a:b\n").unwrap();
         let users = Users::for_text(file.path().into()).unwrap();

@@ -187,7 +187,7 @@ mod tests {
                 Ok(extent) => check(extent),
                 Err(why) => eprintln!("not tested: {why}"),
             });
-            confined.join().expect("what is checked holds");
+            confined.join().expect("the checks succeed");
         });
     }
 
@@ -252,7 +252,7 @@ mod tests {
                     assert_denied(TcpListener::bind("127.0.0.1:0"));
                 }
                 listener.set_nonblocking(true).unwrap();
-                assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "what is bound is served");
+                assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "bound sockets are served");
             },
         );
         assert_eq!(fs::read(other.path().join("secret")).unwrap(), b"c", "this thread is as free as before");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn core_files_need_a_folder_only_where_they_are_asked_for() {
+    fn core_files_need_a_folder_only_if_enabled() {
         let options = |args: &[&str]| Options::parse_from_args([&["relativistd"], args].concat()).unwrap();
         assert_eq!(Needs::of(&options(&[]), []).make, Vec::<PathBuf>::new());
         let granted = Needs::of(&options(&["-r"]), []);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_options_name_is_needed() {
+    fn files_named_by_options_are_needed() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("in/users"), folder.path().join("users"));
         fs::create_dir(folder.path().join("in")).unwrap();
@@ -355,6 +355,6 @@ mod tests {
         let has = |paths: &[PathBuf], path: &Path| paths.iter().any(|other| other == path);
         assert!(has(&needs.read, folder.path()) && has(&needs.read, &folder.path().canonicalize().unwrap().join("in")));
         assert!(has(&needs.write, Path::new("/var/lib")) && has(&needs.make, Path::new("/run")));
-        assert!(!has(&needs.write, Path::new("/run")), "nobody reads pid files");
+        assert!(!has(&needs.write, Path::new("/run")), "pid files need not be read");
     }
 }

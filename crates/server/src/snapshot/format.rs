@@ -170,7 +170,7 @@ impl<W: Write> Writer<'_, W> {
         self.write_checked(length)
     }
 
-    /// Writes what is in the payload, after `length` and its checksum.
+    /// Writes `length`, the payload's checksum, and the payload.
     fn write_checked(&mut self, length: u32) -> io::Result<()> {
         self.out.write_all(&length.to_le_bytes())?;
         self.out.write_all(&crc32fast::hash(&self.payload).to_le_bytes())?;
@@ -305,7 +305,7 @@ pub(super) fn read(
 }
 
 impl Summary {
-    /// Flushes what was read.
+    /// Flushes the items read so far.
     fn flush(&mut self, engine: &Cache) {
         engine.flush(0);
         self.left_out += std::mem::take(&mut self.items);
@@ -354,7 +354,7 @@ impl<'b> Fields<'b> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
-        Ok(self.take(N)?.try_into().expect("so many were taken"))
+        Ok(self.take(N)?.try_into().expect("the slice has this length"))
     }
 
     fn u32(&mut self) -> Result<u32, Refusal> {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn within_a_boot_the_wall_clock_does_not_count() {
+    fn the_wall_clock_does_not_count_within_a_boot() {
         let moment = |wall, boot, second| Moment { wall, boot: Some(([boot; 16], second)) };
         assert_eq!(moment(1_000, 1, 50).until(&moment(9_000, 1, 57)), 7, "it was set forward");
         assert_eq!(moment(1_000, 1, 50).until(&moment(100, 1, 57)), 7, "it was set back");
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn linux_tells_boots_apart() {
+    fn linux_identifies_boots() {
         let boot = boot_id();
         assert!(boot.is_some() && boot == boot_id());
         assert!(Moment::now(boot).boot.is_some());

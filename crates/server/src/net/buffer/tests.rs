@@ -46,7 +46,7 @@ fn input_does_not_grow_ahead_of_what_was_sent() {
 }
 
 #[test]
-fn output_goes_on_where_it_was_blocked() {
+fn output_continues_where_it_was_blocked() {
     let mut output = Output::default();
     output.bytes().extend_from_slice(b"0123456789");
     let mut sink = Sink(4, Vec::new());
@@ -61,7 +61,7 @@ fn output_goes_on_where_it_was_blocked() {
 /// Two pinned values among bytes, the last one without anything behind it, sent in pieces of every
 /// size.
 #[test]
-fn output_sends_values_from_where_they_lie() {
+fn output_sends_pinned_values_in_pieces() {
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let value = |letter| vec![letter; LARGE_VALUE + usize::from(letter)];
     for letter in [b'a', b'b'] {
@@ -90,7 +90,7 @@ fn output_sends_values_from_where_they_lie() {
 
 /// Input is received in any pieces. It fills the value first.
 #[test]
-fn input_goes_to_what_is_expected_first() {
+fn input_fills_the_expected_value_first() {
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let shape = ItemShape { key_len: 1, value_len: 100_000, has_flags: false, has_cas: false };
     let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
@@ -160,7 +160,7 @@ fn the_pool_takes_back_empty_buffers_only() {
 }
 
 #[test]
-fn what_is_left_of_much_input_takes_little() {
+fn an_input_shrinks_when_most_of_it_is_consumed() {
     let (mut pool, mut input) = (Pool::default(), Input::default());
     let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i % 251) as u8).collect();
     bytes.chunks(9_000).for_each(|chunk| input.append(chunk));

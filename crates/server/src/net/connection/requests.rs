@@ -81,7 +81,7 @@ impl Connection {
         count
     }
 
-    /// Consumes the bytes of a request and does what follows. Returns how many requests were
+    /// Consumes the bytes of a request and carries out its action. Returns the number of requests
     /// executed.
     #[inline]
     fn apply(&mut self, executor: &Executor<'_>, executed: Executed) -> u32 {

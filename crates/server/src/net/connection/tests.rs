@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 
 /// While there are replies, the client must take bytes; otherwise it must send bytes.
 #[test]
-fn a_client_that_pins_memory_has_to_move() {
+fn a_client_that_pins_memory_must_transfer_bytes() {
     const LENGTH: usize = 1_000_000;
     let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let mut backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();
@@ -27,7 +27,7 @@ fn a_client_that_pins_memory_has_to_move() {
     let session = Arc::new(Session::new(0, Transport::Unix("socket".into()), 0));
     let mut connection = Connection::new(key, session, terms, ConnectionLimit::new(1).admit().unwrap());
     let mut pool = Pool::default();
-    assert!(!connection.is_too_slow(&backend, 5) && !connection.is_too_slow(&backend, 500), "nothing is on loan");
+    assert!(!connection.is_too_slow(&backend, 5) && !connection.is_too_slow(&backend, 500), "nothing is pinned");
 
     // More than the socket takes at a time.
     let content = Content { flags: 0, exptime: 0, value: &[b'v'; LENGTH] };

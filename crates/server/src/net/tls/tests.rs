@@ -9,7 +9,7 @@ use relativist_cache::{Cache, Content, Mode, Store};
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};
 
-/// Bytes before what is in a record.
+/// The bytes of the header of a record.
 const RECORD_HEADER: usize = 5;
 
 /// A backend of one connection, which takes and gives a limited number of bytes at a time.
@@ -27,7 +27,7 @@ impl Backend for Wire {
     }
 
     fn waker(&self) -> Arc<Waker> {
-        unreachable!("nobody waits")
+        unreachable!("no thread waits")
     }
 
     fn start(&mut self) -> io::Result<()> {
@@ -82,7 +82,7 @@ impl Backend for Wire {
     }
 
     fn moved(&self, _: usize) -> (u64, u64) {
-        unreachable!("nobody looks")
+        unreachable!("no test calls this")
     }
 
     fn close(&mut self, _: usize) {}
@@ -161,7 +161,7 @@ impl Scene {
             let is_sent = self.send().unwrap();
             let wire = &self.server.inner;
             let is_announced = wire.sent.is_some() || !self.server.channel(0).unwrap().sending.is_empty();
-            assert!(is_sent || is_announced || self.server.is_writable(0), "nobody would come back for it");
+            assert!(is_sent || is_announced || self.server.is_writable(0), "no event would follow");
         }
         self.deliver();
         received
@@ -192,7 +192,7 @@ impl Scene {
 }
 
 #[test]
-fn whatever_goes_at_a_time_all_comes_back() {
+fn bytes_survive_any_size_of_pieces() {
     for (step, length, flags) in [
         (1, 17_000, ""),
         (2, 17_000, ",ssl_wbuf_size=1"),
@@ -261,7 +261,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
 
 /// Where the kernel sends asynchronously, buffers of encrypted output return after a wait.
 #[test]
-fn buffers_that_were_sent_are_used_again() {
+fn sent_buffers_are_reused() {
     let mut scene = Scene::open(&Terms::new(""));
     scene.server.inner.sent = Some(Output::default());
     let mut round = || {
@@ -275,7 +275,7 @@ fn buffers_that_were_sent_are_used_again() {
 }
 
 #[test]
-fn the_client_is_told_when_it_is_over_and_believed_when_it_says_so() {
+fn close_notify_is_sent_and_obeyed() {
     let mut scene = Scene::open(&Terms::new(""));
     scene.client.writer().write_all(b"last words").unwrap();
     scene.client.send_close_notify();
@@ -287,7 +287,7 @@ fn the_client_is_told_when_it_is_over_and_believed_when_it_says_so() {
 }
 
 #[test]
-fn what_is_not_tls_is_answered_by_an_alert() {
+fn input_that_is_not_tls_is_answered_by_an_alert() {
     let terms = Terms::new("");
     for (bytes, is_proto_error) in [
         (&b"get key\r\n"[..], true),

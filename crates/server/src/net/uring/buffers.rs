@@ -1,5 +1,5 @@
-//! Buffers that the kernel takes by itself when something arrives ("provided buffers"): a ring of
-//! descriptors, shared with the kernel, and the memory that they describe.
+//! Buffers that the kernel selects when bytes arrive ("provided buffers"): a ring of descriptors,
+//! shared with the kernel, and the memory that they describe.
 
 use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
@@ -40,7 +40,7 @@ const DESCRIPTORS: usize = COUNT as usize * size_of::<BufRingEntry>();
 
 const _: () = assert!(COUNT.is_power_of_two() && DESCRIPTORS.is_multiple_of(4096));
 
-const LENGTH: NonZeroUsize = NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are some");
+const LENGTH: NonZeroUsize = NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are buffers");
 
 impl Buffers {
     /// Allocates the buffers, but does not give them to the kernel yet.

@@ -21,7 +21,7 @@ fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
 /// The kernel ends a receive operation if it has no buffer. Here it does so while the connection is
 /// sent to, and receives nothing.
 #[test]
-fn a_reception_that_ended_during_a_sending_is_begun_anew() {
+fn a_receive_that_ended_during_a_send_is_started_again() {
     let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
     let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
     let mut output = Output::default();
@@ -35,9 +35,9 @@ fn a_reception_that_ended_during_a_sending_is_begun_anew() {
         uring.wait(None, &mut pool, &mut events).unwrap();
     }
     assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
-    assert!(uring.is_readable(key), "nobody would receive when all is sent");
+    assert!(uring.is_readable(key), "no receive would follow when all is sent");
     assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Nothing);
-    assert!(!uring.is_readable(key), "what arrives will be announced");
+    assert!(!uring.is_readable(key), "arriving bytes will be announced");
     peer.write_all(b"y").unwrap();
     while !uring.is_readable(key) {
         uring.wait(None, &mut pool, &mut events).unwrap();
@@ -47,7 +47,7 @@ fn a_reception_that_ended_during_a_sending_is_begun_anew() {
 }
 
 #[test]
-fn who_sends_much_is_read_for_a_while() {
+fn a_client_that_sends_much_is_read_by_system_calls_for_a_while() {
     let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };
     let (mut pool, mut events, mut input) = (Pool::default(), Vec::new(), Input::default());
     let mut transfer = |uring: &mut Uring, bytes: &[u8]| {
@@ -67,7 +67,7 @@ fn who_sends_much_is_read_for_a_while() {
     };
     let much: Vec<u8> = (0..100_000_u32).map(|i| (i % 251) as u8).collect();
     assert!(transfer(&mut uring, b"little") == 6 && uring.lines[key].reads_left == 0);
-    assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before anybody can know");
+    assert!(transfer(&mut uring, &much) > MAX_DELIVERED, "all at once, before the other side can know");
     assert!(transfer(&mut uring, &much) <= MAX_READ_BYTES && uring.lines[key].reads_left > 0);
     for _ in 0..READS_AFTER_FLOOD {
         transfer(&mut uring, b"little");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_mean_nothing() {
+    fn queries_are_ignored() {
         let Progress::Complete(request) = parse(b"HEAD /metrics?a=b HTTP/1.0\r\n\r\n") else { panic!("not complete") };
         assert_eq!(request, Request { path: "/metrics", is_head: true });
     }

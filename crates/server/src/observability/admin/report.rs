@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_survey_goes_on_by_pieces_and_rests_when_it_has_ended() {
+    fn a_survey_advances_by_pieces_and_pauses_after_its_end() {
         let (mut survey, mut pieces) = (Survey::default(), 0);
         let mut look = |survey: &mut Survey| {
             let before = pieces;

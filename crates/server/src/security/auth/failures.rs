@@ -73,7 +73,7 @@ impl Failures {
         let is_it = |entry: &Entry| entry.origin == origin;
         // Otherwise replace the entry with the fewest failures.
         let place = set.iter().position(is_it).unwrap_or_else(|| {
-            let (place, _) = set.iter().enumerate().min_by_key(|(_, entry)| entry.until).expect("a set has places");
+            let (place, _) = set.iter().enumerate().min_by_key(|(_, entry)| entry.until).expect("a set has entries");
             set[place] = Entry { origin, until: 0 };
             place
         });
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_add_up_and_are_forgotten_one_by_one() {
+    fn failures_add_up_and_expire_one_by_one() {
         let (failures, here) = (Failures::default(), origin("192.0.2.1"));
         for n in 1..=BURST {
             assert!(!failures.are_many(here, 1000));

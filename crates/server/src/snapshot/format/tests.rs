@@ -76,7 +76,7 @@ fn cas(engine: &Cache, key: &[u8]) -> u64 {
 }
 
 #[test]
-fn items_come_back_as_they_were() {
+fn items_are_restored_unchanged() {
     let clock = Arc::new(Clock::new(NOW));
     let before = varied(&clock);
     let (after, summary) = restored(&snapshot(&before), &clock).unwrap();
@@ -101,7 +101,7 @@ fn many_frames_and_large_values() {
 }
 
 #[test]
-fn no_part_of_a_file_is_taken_for_the_whole() {
+fn a_truncated_file_is_refused() {
     let clock = Arc::new(Clock::new(NOW));
     let file = snapshot(&varied(&clock));
     for length in 0..file.len() {
@@ -125,7 +125,7 @@ fn no_changed_byte_goes_unnoticed() {
 }
 
 #[test]
-fn other_versions_are_told() {
+fn other_versions_are_refused_by_number() {
     let clock = Arc::new(Clock::new(NOW));
     let mut file = snapshot(&engine(&clock));
     file[8] = 9;
@@ -134,7 +134,7 @@ fn other_versions_are_told() {
 }
 
 #[test]
-fn what_expires_meanwhile_stays_out() {
+fn items_that_expire_meanwhile_are_left_out() {
     let clock = Arc::new(Clock::new(NOW));
     let file = snapshot(&varied(&clock));
     clock.set(NOW + 99);
@@ -146,7 +146,7 @@ fn what_expires_meanwhile_stays_out() {
 }
 
 #[test]
-fn a_flush_to_come_still_comes() {
+fn a_pending_flush_is_restored() {
     let clock = Arc::new(Clock::new(NOW));
     let before = varied(&clock);
     before.flush(50);
@@ -160,7 +160,7 @@ fn a_flush_to_come_still_comes() {
 
 /// The system's clock was wrong when the writer started, and has been corrected since.
 #[test]
-fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
+fn remaining_times_do_not_depend_on_the_writers_clock() {
     for wrong in [-1_000_000, -1, 0, 1, 1_000_000] {
         let clock = Arc::new(Clock::new(NOW.saturating_add_signed(wrong)));
         let before = varied(&clock);
@@ -182,7 +182,7 @@ fn what_is_left_of_a_life_does_not_depend_on_the_writers_clock() {
 
 /// The system's time since boot does not depend on its wall clock.
 #[test]
-fn what_is_left_of_a_life_does_not_depend_on_the_wall_clock_within_a_boot() {
+fn remaining_times_do_not_depend_on_the_wall_clock_within_a_boot() {
     for (wall, passed, is_left) in [(NOW - 5_000, 99, true), (NOW + 5_000, 99, true), (NOW + 1, 100, false)] {
         let clock = Arc::new(Clock::new(NOW));
         let file = snapshot_at(&varied(&clock), &Moment { wall: NOW.into(), boot: Some(([1; 16], 70)) });
@@ -194,7 +194,7 @@ fn what_is_left_of_a_life_does_not_depend_on_the_wall_clock_within_a_boot() {
 }
 
 #[test]
-fn what_was_written_while_clients_went_on_is_refused_unless_accepted() {
+fn a_snapshot_written_on_request_is_refused_unless_accepted() {
     let clock = Arc::new(Clock::new(NOW));
     let before = varied(&clock);
     let (mut file, now) = (Vec::new(), moment(&before));
@@ -206,7 +206,7 @@ fn what_was_written_while_clients_went_on_is_refused_unless_accepted() {
 
 /// Items keep 48 bits of their numbers. Restarts must not use them up.
 #[test]
-fn a_flush_after_thousands_of_restarts_takes_only_what_came_before() {
+fn a_flush_after_thousands_of_restarts_drops_only_earlier_items() {
     let clock = Arc::new(Clock::new(NOW));
     let mut file = snapshot(&varied(&clock));
     for _ in 0..4_200 {
@@ -220,7 +220,7 @@ fn a_flush_after_thousands_of_restarts_takes_only_what_came_before() {
 
 /// This is beyond the signed 32-bit times of the protocol.
 #[test]
-fn a_flush_to_come_after_2038_still_comes() {
+fn a_pending_flush_after_2038_is_restored() {
     let late = i32::MAX as u32 + 1_000;
     let clock = Arc::new(Clock::new(late));
     let before = varied(&clock);
@@ -256,7 +256,7 @@ impl<F: FnMut()> Write for Meddler<F> {
 }
 
 #[test]
-fn what_is_flushed_while_it_is_written_does_not_come_back() {
+fn items_flushed_during_a_write_are_not_restored() {
     let written = |at, exptime| {
         let clock = Arc::new(Clock::new(NOW));
         let before = engine(&clock);
@@ -290,7 +290,7 @@ fn what_is_flushed_while_it_is_written_does_not_come_back() {
 }
 
 #[test]
-fn what_has_no_place_any_more_is_left_out() {
+fn items_without_room_are_left_out() {
     let clock = Arc::new(Clock::new(NOW));
     let before = engine(&clock);
     set(&before, b"small", 0, 0, b"x");

@@ -161,7 +161,7 @@ impl<'s> Executor<'s> {
         let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
         let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
         let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
-        // A small rest is collected in the input buffer.
+        // A small remainder is collected in the input buffer.
         (missing >= LARGE_VALUE).then(|| self.shared.engine.reserve(&shape)).flatten()
     }
 

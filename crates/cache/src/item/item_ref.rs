@@ -179,6 +179,9 @@ impl<'a> ItemRef<'a> {
         unsafe { self.die(allocator, guard) };
     }
 
+    /// Marks the item as unlinked, and counts it as freed. Returns whether the pool must be
+    /// notified.
+    ///
     /// # Safety
     /// As for [`free_item`](Self::free_item).
     pub(crate) unsafe fn die(self, allocator: &ItemAllocator, guard: &Guard) -> bool {

@@ -110,8 +110,9 @@ impl<'h> UnlinkedItem<'h> {
         let size = block::footprint(init.size());
         let place = allocator.allocate(size, context, table)?;
         // From here to the end nothing may panic: a block with an unfinished item could never be
-        // swept. SAFETY: fresh memory of this size, aligned for items, which stays allocated while
-        // the unlinked item exists.
+        // swept.
+        // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the
+        // unlinked item exists.
         let item: ItemRef<'_> = unsafe {
             write::<false>(place, init);
             ItemRef::at(place)
@@ -128,8 +129,9 @@ impl<'h> UnlinkedItem<'h> {
         allocator: &'h ItemAllocator,
     ) -> Option<UnlinkedItem<'h>> {
         let place = reserved.attach(init.layout(), allocator)?;
-        // As in `new`, nothing may panic. SAFETY: as in `new`. The value is already in the place
-        // where an item of this layout has it.
+        // As in `new`, nothing may panic.
+        // SAFETY: as in `new`. The value is already in the place where an item of this layout has
+        // it.
         let item: ItemRef<'_> = unsafe {
             write::<true>(place, init);
             ItemRef::at(place)

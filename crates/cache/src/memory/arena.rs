@@ -175,14 +175,15 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the caller's promise.
     if unsafe { munmap(start.cast(), length) }.is_err() {
         // A hole splits a mapping, and the system may allow no more mappings. Then the addresses
-        // are lost, but the memory is not. SAFETY: as above.
+        // are lost, but the memory is not.
+        // SAFETY: as above.
         unsafe { discard(start, length) };
     }
 }
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Maps `bytes`, a multiple of [`SLOT`], at a multiple of that.
+/// Maps `length` bytes, a multiple of [`SLOT`], at an address that is one, too.
 fn reserve(length: usize) -> Option<NonNull<u8>> {
     let whole = length.checked_add(SLOT)?;
     let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;

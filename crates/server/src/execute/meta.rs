@@ -92,7 +92,8 @@ impl Request<'_, '_> {
         (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
     }
 
-    /// Appends the reply to a failure: `code`, and those flags that such a reply has.
+    /// Appends the reply to a failure: `code`, and those of the request's flags that such a reply
+    /// includes.
     fn fail(&self, code: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(code);
         for word in self.meta.words() {

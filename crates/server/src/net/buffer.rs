@@ -229,7 +229,7 @@ impl Input {
 }
 
 impl Output {
-    /// The replies to append to. Nothing of them was sent yet.
+    /// The replies to append to. None of them was sent yet.
     pub(super) fn replies(&mut self) -> &mut Replies {
         debug_assert_eq!(self.sent, 0);
         &mut self.replies

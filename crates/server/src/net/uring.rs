@@ -419,8 +419,8 @@ impl Uring {
             let Some(line) = self.lines.get(key) else { continue };
             if line.reception == Reception::Cancelling && !line.is_closed {
                 let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
-                // If this fails, it is tried again when more has arrived. SAFETY: refers to no
-                // memory.
+                // If this fails, it is tried again when more has arrived.
+                // SAFETY: refers to no memory.
                 let _ = unsafe { self.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) };
             }
         }

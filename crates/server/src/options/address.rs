@@ -70,9 +70,9 @@ fn secured(text: &str) -> Option<(Security, &str)> {
 /// Addresses of this machine.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Host {
-    /// All of them.
+    /// All addresses.
     All,
-    /// This address, or those of this name.
+    /// This IP address, or the addresses of this name.
     Name(String),
 }
 

@@ -299,7 +299,7 @@ fn suites(names: Option<&str>) -> Result<Vec<SupportedCipherSuite>, String> {
     for name in names.into_iter().flat_map(|names| names.split(':')) {
         let (_, suite) = SUITES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
             let known = SUITES.map(|(known, _)| known).join(", ");
-            format!("{name:?} is none of the cipher suites that there are (-o ssl_ciphers): {known}")
+            format!("unknown cipher suite {name:?} (-o ssl_ciphers); known are {known}")
         })?;
         named.push(*suite);
     }

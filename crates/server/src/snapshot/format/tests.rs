@@ -218,7 +218,7 @@ fn a_flush_after_thousands_of_restarts_drops_only_earlier_items() {
     assert_eq!(contents(&engine).into_keys().collect::<Vec<_>>(), [b"later"]);
 }
 
-/// This is beyond the signed 32-bit times of the protocol.
+/// The second of the flush is beyond the signed 32-bit times of the protocol.
 #[test]
 fn a_pending_flush_after_2038_is_restored() {
     let late = i32::MAX as u32 + 1_000;

@@ -79,8 +79,8 @@ impl ItemAllocator {
         self.harvest();
         let mut pool = self.pool();
         pool.set_table(resized);
-        // Pinned and kept memory is not available. The table is counted with its size after
-        // eviction, because it shrinks then.
+        // Pinned and kept memory is not available. With eviction, room for a larger table does not
+        // count: a table from which much is evicted shrinks.
         let fixed = self.pinned().bytes() + pool.kept() + if evicts { table } else { resized };
         if need + fixed > pool.limit() {
             return ReclaimStep::OutOfMemory;

@@ -92,7 +92,7 @@ struct Stripe {
     expired_unfetched: AtomicU64,
 }
 
-/// The bytes of the table.
+/// The memory of the table.
 pub(crate) struct TableMemory {
     pub(crate) bytes: usize,
     /// The bytes of the table, and of its next array if it grows soon.

@@ -41,7 +41,7 @@ pub(crate) enum Occasion {
 /// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
-    /// Items added to the engine.
+    /// Items in the engine after reading.
     pub(super) items: u64,
     /// Items that have expired, were flushed, are larger than the limit allows now, or found no
     /// room.

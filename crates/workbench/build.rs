@@ -48,13 +48,14 @@ fn compiler() -> String {
     output.map_or_else(|_| "unknown".into(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
 }
 
-/// Name and version of each measured crate that this one depends on, as the lock file has them.
+/// Returns name and version of each measured crate on which this one depends, from the lock file.
 fn locked_versions() -> Vec<String> {
     let lock = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     println!("cargo::rerun-if-changed={}", lock.display());
     let text = fs::read_to_string(lock).unwrap_or_default();
     let packages: Vec<&str> = text.split("[[package]]").collect();
-    // A dependency is written with its version where the lock file has several of that name.
+    // If the lock file has several versions of a crate, it lists dependencies on it with the
+    // version.
     let ours = packages.iter().find(|package| field(package, "name") == Some(env!("CARGO_PKG_NAME"))).unwrap_or(&"");
     let exact = |name: &str| {
         let mut dependencies = ours.lines().filter_map(|line| line.trim().trim_end_matches(',').strip_prefix('"'));

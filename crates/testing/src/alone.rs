@@ -10,8 +10,8 @@ use crate::watchdog;
 /// The environment variable that is set in the new process.
 const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 
-/// Runs `body` in a process of its own. For tests of process-wide state, which other tests would
-/// change.
+/// Runs `body` in a process of its own. Tests of process-wide state need this, because other tests
+/// would change that state.
 ///
 /// `body` must be a closure that is written in the test function itself: the name of its type is
 /// the name of the test that the new process runs.

@@ -48,7 +48,7 @@ extern "C" fn start() {
     watch(bound());
 }
 
-/// How long this program may run.
+/// Returns how long this program may run.
 pub(crate) fn bound() -> Duration {
     let seconds = env::var(VARIABLE).map_or(DEFAULT, |text| text.parse().expect("a number of seconds"));
     Duration::from_secs(seconds)

@@ -161,7 +161,7 @@ impl Chart<'_> {
     }
 }
 
-/// The corner in which the legend hides the least of the lines.
+/// Returns the corner in which the legend hides the smallest part of the lines.
 fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
     let scale = |value: f64| if logarithmic { value.max(1e-9).log10() } else { value };

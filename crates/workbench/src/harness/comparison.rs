@@ -17,7 +17,7 @@ pub struct Comparison<S> {
     #[serde(flatten)]
     pub setting: S,
     pub unit: &'static str,
-    /// One entry for each candidate; the first is the one that the others are compared with.
+    /// One entry for each candidate. The first one is the reference for the others.
     #[serde(rename = "contenders")]
     pub candidates: Vec<CandidateResult>,
 }
@@ -98,7 +98,7 @@ pub fn compare<S>(
     Ok(comparison)
 }
 
-/// Like [`compare`], for measurements that give several values: returns a comparison for each
+/// Works like [`compare`], for measurements that give several values. Returns a comparison for each
 /// value, with its setting and unit.
 pub fn compare_several<S, const VALUES: usize>(
     settings: [(S, &'static str); VALUES],
@@ -136,7 +136,7 @@ impl<S> Comparison<S> {
         }
     }
 
-    /// The CPU shares of all samples.
+    /// Iterates over the CPU shares of all samples.
     pub fn cpu_shares(&self) -> impl Iterator<Item = f64> {
         self.candidates.iter().flat_map(|result| &result.samples).filter_map(|sample| sample.cpu_share)
     }
@@ -157,8 +157,9 @@ fn values(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|sample| sample.value).collect()
 }
 
-/// A table with a row for each candidate and a column for each comparison, all with the same
-/// candidates: median, range, and the ratio to the first candidate.
+/// Formats a table with a row for each candidate and a column for each comparison. Cells have the
+/// median, the range, and the ratio to the first candidate. All comparisons must have the same
+/// candidates.
 pub fn overview<S>(corner: &str, columns: &[(String, &Comparison<S>)]) -> String {
     let header: Vec<&str> = [corner].into_iter().chain(columns.iter().map(|(label, _)| label.as_str())).collect();
     let Some((_, first)) = columns.first() else { return String::new() };

@@ -29,7 +29,7 @@ impl Ending {
         if is_complete || !is_wanted() { Self::Complete } else { Self::Interrupted }
     }
 
-    /// The exit status: 0, 1, or 128 plus the number of the signal, as in shells.
+    /// Returns the exit status: 0, 1, or 128 plus the number of the signal, as in shells.
     pub fn code(self) -> ExitCode {
         match self {
             Self::Complete => ExitCode::SUCCESS,

@@ -15,14 +15,14 @@ use std::ops::Range;
 /// First index of keys that no table ever holds.
 pub const ABSENT: u64 = 1 << 48;
 
-/// The key with index `index`; a bijection, since each of its three steps is one.
+/// Returns the key with index `index`. This is a bijection, because each of its three steps is.
 #[inline(always)]
 pub const fn scramble(index: u64) -> u64 {
     let mixed = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xff51_afd7_ed55_8ccd)
 }
 
-/// A seed for one thread of one round, the same in every run of the program.
+/// Returns the seed for one thread of one round. It is the same in every run of the program.
 pub fn seed(round: usize, thread: usize) -> u64 {
     scramble(((round as u64) << 16) + thread as u64 + 1)
 }
@@ -51,7 +51,7 @@ impl Indices {
         self.first + ((u128::from(self.state) * u128::from(self.width)) >> 64) as u64
     }
 
-    /// The next index, and 16 random bits that are independent of it for ranges up to 2^32.
+    /// Draws an index, and 16 random bits that are independent of the index for ranges up to 2^32.
     #[inline(always)]
     pub fn draw_with_coin(&mut self) -> (u64, u16) {
         let index = self.draw();

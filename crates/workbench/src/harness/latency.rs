@@ -40,7 +40,7 @@ pub struct Percentiles {
 }
 
 impl Latencies {
-    /// An empty histogram. The calling thread is the one that will be timed.
+    /// Makes an empty histogram. The calling thread must be the one that is timed.
     pub fn new() -> Self {
         let scheduler = Scheduler::of_this_thread();
         Self {
@@ -138,7 +138,7 @@ impl Scheduler {
         None
     }
 
-    /// The time that the thread waited for a CPU since the last call.
+    /// Returns the time that the thread has waited for a CPU since the last call.
     fn waited_since(&mut self) -> Option<Duration> {
         let waited = self.waited_so_far()?;
         Some(waited.saturating_sub(std::mem::replace(&mut self.waited, waited)))

@@ -33,12 +33,12 @@ impl Machine {
         }
     }
 
-    /// Bytes of memory, if known.
+    /// Returns the bytes of memory, if known.
     pub fn memory(&self) -> Option<u64> {
         self.memory_bytes
     }
 
-    /// The load average of the last minute, if it is high enough to disturb measurements.
+    /// Returns the load average of the last minute, if it is high enough to disturb measurements.
     pub fn disturbance(&self) -> Option<f64> {
         self.load_average_1min.filter(|&load| load > 0.3)
     }
@@ -67,7 +67,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Versions of this build and of the kernel it runs on.
+    /// Returns the versions of this build and of the running kernel.
     pub fn here() -> Self {
         let features = [
             ("liburcu", cfg!(feature = "liburcu")),

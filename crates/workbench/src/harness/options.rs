@@ -37,7 +37,7 @@ pub fn parse_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The spelling of a value on the command line.
+/// Returns the spelling of a value on the command line.
 pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
 }
@@ -67,7 +67,7 @@ impl Rounds {
         Window::new(Duration::from_millis(self.millis))
     }
 
-    /// The largest number of threads asked for.
+    /// Returns the largest requested number of threads.
     pub fn max_threads(&self) -> usize {
         self.threads.iter().copied().max().unwrap_or(1).into()
     }

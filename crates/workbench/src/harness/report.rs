@@ -66,12 +66,12 @@ impl Report {
         Ok(report)
     }
 
-    /// Bytes of memory of the machine, if known.
+    /// Returns the machine's bytes of memory, if known.
     pub fn memory(&self) -> Option<u64> {
         self.machine.memory()
     }
 
-    /// The caption of pictures: the command, the versions and the machine.
+    /// Returns the caption of pictures: the command, the versions and the machine.
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();
         format!("relativist-bench {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
@@ -163,13 +163,13 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     format!("{table}\n")
 }
 
-/// Median, minimum, maximum and spread as cells of a table.
+/// Formats median, minimum, maximum and spread as cells of a table.
 pub fn cells(summary: &Summary, number: impl Fn(f64) -> String) -> Vec<String> {
     let spread = format!("{:.1} %", summary.spread() * 100.0);
     vec![number(summary.median), number(summary.min), number(summary.max), spread]
 }
 
-/// A number with three or four significant digits.
+/// Formats a number with three or four significant digits.
 pub fn significant(number: f64) -> String {
     match number.abs() {
         n if n < 10.0 => format!("{number:.2}"),
@@ -178,12 +178,12 @@ pub fn significant(number: f64) -> String {
     }
 }
 
-/// `1 thread`, `2 threads`.
+/// Formats a number of threads: `1 thread`, `2 threads`.
 pub fn threads(number: u16) -> String {
     format!("{number} thread{}", if number == 1 { "" } else { "s" })
 }
 
-/// A count of entries or buckets: `2^16` where it is a power of two, digits otherwise.
+/// Formats a count of entries or buckets: as `2^16` if it is a power of two, otherwise in digits.
 pub fn count(number: u64) -> String {
     if number >= 1024 && number.is_power_of_two() { format!("2^{}", number.ilog2()) } else { number.to_string() }
 }

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// The order in which round `round` measures `candidates` candidates.
+/// Returns the order in which round `round` measures `candidates` candidates.
 ///
 /// The first candidate changes from round to round, so each candidate takes every position. Every
 /// other round runs backwards, so that no candidate always follows the same one and always finds
@@ -15,7 +15,8 @@ pub fn order(round: usize, candidates: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A progress bar on stderr over `measurements` measurements; silent when stderr is not a terminal.
+/// Makes a progress bar for `measurements` measurements on stderr. It is invisible if stderr is not
+/// a terminal.
 pub fn progress(measurements: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} [{elapsed} elapsed, {eta} left] {msg}");
     ProgressBar::new(measurements as u64).with_style(style.expect("the template is a constant"))

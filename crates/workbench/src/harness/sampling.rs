@@ -100,7 +100,7 @@ impl<'s> Draws<'s> {
         Self { indices: Indices::new(range, seed), samples, position: seed as usize % SAMPLES, updates_below }
     }
 
-    /// The next operation and the index of its key.
+    /// Draws the next operation and the index of its key.
     #[inline(always)]
     pub fn draw(&mut self) -> (Operation, u64) {
         let (mut index, coin) = self.indices.draw_with_coin();

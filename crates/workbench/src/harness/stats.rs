@@ -28,7 +28,7 @@ impl Summary {
         Some(Self { samples: sorted.len(), median, min, max, lower_quartile, upper_quartile })
     }
 
-    /// The range divided by the median.
+    /// Returns the range divided by the median.
     pub fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }
@@ -57,7 +57,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Mean and deviation of at least one sample.
+    /// Returns mean and deviation of at least one sample.
     pub fn of(samples: &[f64]) -> Self {
         let count = samples.len() as f64;
         let mean = samples.iter().sum::<f64>() / count;

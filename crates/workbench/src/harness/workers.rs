@@ -26,8 +26,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// A window that counts for `measured`, after a quarter of that (half a second at most) to warm
-    /// up.
+    /// Makes a window that counts for `measured`, after a warm-up of a quarter of that time (at
+    /// most half a second).
     pub fn new(measured: Duration) -> Self {
         Self { warm_up: (measured / 4).min(Duration::from_millis(500)), measured }
     }
@@ -75,25 +75,25 @@ impl WorkerResult {
         }
     }
 
-    /// The share of the time in which the thread was on a CPU: below 1 if it slept or was
-    /// preempted.
+    /// Returns the share of the time in which the thread was on a CPU. It is below 1 if the thread
+    /// slept or was preempted.
     pub fn cpu_share(&self) -> Option<f64> {
         self.on_cpu.map(|on_cpu| on_cpu.as_secs_f64() / self.elapsed.as_secs_f64())
     }
 }
 
-/// The smallest CPU share of the threads, if the system reports it.
+/// Returns the smallest CPU share of the threads, if the system reports it.
 pub fn min_cpu_share(results: &[WorkerResult]) -> Option<f64> {
     results.iter().filter_map(WorkerResult::cpu_share).min_by(f64::total_cmp)
 }
 
-/// CPU time of the calling thread so far.
+/// Returns the CPU time of the calling thread so far.
 #[cfg(unix)]
 pub(crate) fn thread_time() -> Option<Duration> {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).ok()
 }
 
-/// CPU time of the calling thread so far.
+/// Returns the CPU time of the calling thread so far.
 #[cfg(not(unix))]
 pub(crate) fn thread_time() -> Option<Duration> {
     None
@@ -108,7 +108,7 @@ impl Cpus {
         Self(core_affinity::get_core_ids().unwrap_or_default())
     }
 
-    /// The number of CPUs; at least one.
+    /// Returns the number of CPUs, which is at least one.
     pub fn count(&self) -> usize {
         match self.0.len() {
             0 => thread::available_parallelism().map_or(1, usize::from),
@@ -201,8 +201,8 @@ impl Clocks {
         Self { began: Instant::now(), on_cpu: thread_time() }
     }
 
-    /// The operations and times since the start. The calling thread must be the one that started
-    /// the clocks.
+    /// Returns the operations and times since the start. The calling thread must be the one that
+    /// started the clocks.
     fn result(self, operations: u64) -> WorkerResult {
         let (elapsed, now) = (self.began.elapsed(), thread_time());
         let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));

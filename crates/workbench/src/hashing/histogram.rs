@@ -18,11 +18,11 @@ pub struct Histogram {
     pub sizes: Vec<u64>,
     /// The number of buckets.
     pub buckets: u64,
-    /// The number of entries in them.
+    /// The number of entries in all buckets.
     pub entries: u64,
 }
 
-/// The histogram of a map in use, from its [`stats`](relativist::HashMap::stats):
+/// Makes the histogram of a map from its [`stats`](relativist::HashMap::stats):
 ///
 /// ```
 /// use relativist_bench::hashing::histogram::Histogram;
@@ -80,27 +80,27 @@ impl Histogram {
         Self { sizes, buckets, entries }
     }
 
-    /// The number of empty buckets.
+    /// Returns the number of empty buckets.
     #[must_use]
     pub fn empty(&self) -> u64 {
         self.sizes.first().copied().unwrap_or(0)
     }
 
-    /// The size of the largest bucket.
+    /// Returns the size of the largest bucket.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.sizes.iter().rposition(|buckets| *buckets > 0).unwrap_or(0)
     }
 
-    /// The mean number of entries per bucket.
+    /// Returns the mean number of entries per bucket.
     #[must_use]
     pub fn load(&self) -> f64 {
         self.entries as f64 / self.buckets as f64
     }
 
-    /// The mean number of entries that a miss visits, if missing keys are distributed over the
-    /// buckets like the present keys. It is computed as if each entry in turn were removed and then
-    /// looked up. For a random function it is equal to the load.
+    /// Returns the mean number of entries that a miss visits, if missing keys are distributed over
+    /// the buckets like the present keys. It is computed as if each entry in turn were removed and
+    /// then looked up. For a random function it is equal to the load.
     #[must_use]
     pub fn probes_per_miss(&self) -> f64 {
         if self.entries == 0 {
@@ -110,21 +110,21 @@ impl Histogram {
         self.sizes.iter().enumerate().map(met).sum::<f64>() / self.entries as f64
     }
 
-    /// The mean number of entries that a hit visits: the entry found, and half of the others in its
-    /// bucket.
+    /// Returns the mean number of entries that a hit visits: the entry found, and half of the
+    /// others in its bucket.
     #[must_use]
     pub fn probes_per_hit(&self) -> f64 {
         1.0 + self.probes_per_miss() / 2.0
     }
 
-    /// The mean number of entries that a lookup visits, if this share of lookups hits.
+    /// Returns the mean number of entries that a lookup visits, if this share of lookups hits.
     #[must_use]
     pub fn probes(&self, hit_rate: f64) -> f64 {
         hit_rate * self.probes_per_hit() + (1.0 - hit_rate) * self.probes_per_miss()
     }
 
-    /// The variance of the bucket sizes divided by their mean: 1 for a random function, less if
-    /// keys are spread more evenly, more if they cluster.
+    /// Returns the variance of the bucket sizes divided by their mean: 1 for a random function,
+    /// less if keys are spread more evenly, more if they cluster.
     #[must_use]
     pub fn dispersion(&self) -> f64 {
         if self.entries == 0 {
@@ -134,7 +134,7 @@ impl Histogram {
         self.probes_per_miss() + 1.0 - self.load()
     }
 
-    /// The expected number of buckets with `size` entries, for a random function.
+    /// Returns the expected number of buckets with `size` entries, for a random function.
     ///
     /// # Panics
     /// When the histogram has no entries.

@@ -49,9 +49,9 @@ struct Counts<'f> {
 /// Counts all keys of `source` into tables of 2^`bits` buckets, for each function and each of
 /// `sizes`. If `sizes` is empty, the sizes are about the number of keys, half of it, and twice it.
 ///
-/// Memory use is four bytes per bucket, function and size, plus a million keys; it does not depend
-/// on the number of keys. The tables are divided among all CPUs, which count while the next keys
-/// are read. Returns `None` if there are no keys.
+/// The counters need four bytes per bucket, function and size. At most a million keys are in memory
+/// at a time. The tables are divided among all CPUs, which count while the next keys are read.
+/// Returns `None` if there are no keys.
 ///
 /// # Errors
 /// When the keys can't be read, or when a size must be chosen and the number of keys is unknown.

@@ -64,7 +64,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with a non-blocking socket, which is connected or connecting.
+    /// Makes a client with a non-blocking socket, which is connected or connecting.
     pub fn new(socket: Socket) -> Self {
         Self {
             socket,

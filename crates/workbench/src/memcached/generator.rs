@@ -405,8 +405,8 @@ impl Driver {
         }
     }
 
-    /// For the closed loop: sends a batch of requests from one client. Returns whether its
-    /// connection still works.
+    /// Sends a batch of requests from one client, in a closed loop. Returns whether its connection
+    /// still works.
     #[inline]
     fn send_batch(&mut self, setting: Setting<'_>, number: usize, now: Instant) -> Result<bool> {
         for _ in 0..setting.workload.depth {
@@ -418,8 +418,7 @@ impl Driver {
         self.flush(setting, number, false)
     }
 
-    /// For the open loop: sends the requests that are due. Returns the number of requests due so
-    /// far.
+    /// Sends the requests that are due, in an open loop. Returns the number of requests due so far.
     fn send_due(&mut self, setting: Setting<'_>, schedule: &Schedule, before: u64, now: Instant) -> Result<u64> {
         let due = schedule.due_until(now.min(setting.window.until)).max(before);
         let clients = self.clients.len();

@@ -9,7 +9,7 @@ use super::workload::Protocol;
 /// The maximum length of a line in a reply.
 const MAX_LINE: usize = 2048;
 
-/// The reply of a server to a connection that exceeds its limit, before the server closes it.
+/// The line that a server sends on a connection above its limit, before it closes the connection.
 const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
 
 #[derive(Debug, PartialEq)]

@@ -199,7 +199,7 @@ impl Usage {
         ask().with_context(|| format!("the server (process {process}) is gone"))
     }
 
-    /// Bytes of the resident set.
+    /// Returns the bytes of the resident set.
     pub fn resident(&self) -> u64 {
         self.resident
     }
@@ -263,7 +263,7 @@ impl Server {
             let folder = TempDir::new().context("cannot make a folder for a socket")?;
             (Address::Unix(folder.path().join("socket")), Some(folder))
         } else {
-            // The port is free again when the listener is dropped here.
+            // Finds a free port by listening on it. Dropping the listener frees the port again.
             let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
             (Address::Tcp(free.context("no port is free")?), None)
         };

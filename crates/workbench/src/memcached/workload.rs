@@ -113,7 +113,8 @@ pub const DEFAULT: Workload = Workload {
 };
 
 impl Workload {
-    /// A workload in which SETs grow the table from 2^16 to 2^22 buckets, while GETs are measured.
+    /// Returns a workload in which SETs grow the table from 2^16 to 2^22 buckets, while GETs are
+    /// measured.
     ///
     /// memcached starts with 2^16 buckets and doubles them at 1.5 items per bucket. The items of
     /// this workload fill more than 2^21 buckets. The rate is a quarter to a third of what either
@@ -231,7 +232,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The size for these random bits.
+    /// Returns the size that these random bits select.
     #[inline]
     fn pick(self, random: u32) -> usize {
         self.least + ((random as usize * (self.most - self.least + 1)) >> 32)
@@ -243,7 +244,7 @@ impl Sizes {
         Self::range(size, size)
     }
 
-    /// All sizes from `least` to `most`, equally frequent.
+    /// Makes all sizes from `least` to `most` equally frequent.
     pub const fn range(least: usize, most: usize) -> Self {
         Self::Even(Range { least, most })
     }
@@ -264,7 +265,7 @@ impl Sizes {
         self.ranges().map(|range| range.most).max().unwrap_or(0)
     }
 
-    /// The size for these random bits.
+    /// Returns the size that these random bits select.
     #[inline]
     pub fn pick(&self, random: u32) -> usize {
         match self {

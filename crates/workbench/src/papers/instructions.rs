@@ -186,7 +186,8 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
     Ok(())
 }
 
-/// The counted function. Its name is not mangled, so that callgrind can find it.
+/// Does the lookups that callgrind counts. The name of this function is not mangled, so that
+/// callgrind can find it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn relativist_counted_lookups(table: &dyn Subject, keys: &mut Indices, batches: u32) -> u64 {

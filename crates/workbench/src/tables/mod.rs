@@ -68,7 +68,7 @@ pub trait Table: Lookup + Sized {
     fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
     /// Replaces the value of a key that should be present, by the library's cheapest method.
-    /// Returns false if it was absent; the method may then have inserted it.
+    /// Returns false if it was absent; some methods insert it in this case.
     fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
     /// Removes a key. Returns false if it was absent.

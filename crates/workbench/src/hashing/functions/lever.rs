@@ -182,7 +182,7 @@ impl HashFunction for InodeCache {
     }
 }
 
-/// The functions of the paper, in its order.
+/// Returns the functions of the paper, in its order.
 pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
     let mut functions: Vec<Box<dyn HashFunction>> = Vec::new();
     for function in [PageCache::ShiftAdd, PageCache::Offset, PageCache::Multiplicative] {

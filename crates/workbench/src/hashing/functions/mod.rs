@@ -42,17 +42,17 @@ pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 /// assert_eq!((histogram.entries, histogram.largest()), (1000, 1));
 /// ```
 pub trait HashFunction: Send + Sync {
-    /// The name of the function on the command line and in reports.
+    /// Returns the name of the function on the command line and in reports.
     fn name(&self) -> String;
 
-    /// Where the function comes from, as a short phrase.
+    /// Returns where the function comes from, as a short phrase.
     fn source(&self) -> &'static str;
 
-    /// The bucket of `key` in a table of [`buckets`](Self::buckets)`(bits)` buckets.
+    /// Returns the bucket of `key` in a table of [`buckets`](Self::buckets)`(bits)` buckets.
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize;
 
-    /// The number of buckets that the function uses in a table of 2^`bits` buckets. By default it
-    /// uses all.
+    /// Returns the number of buckets that the function uses in a table of 2^`bits` buckets. By
+    /// default it uses all.
     fn buckets(&self, bits: u32) -> usize {
         1 << bits
     }

@@ -192,8 +192,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A directory with two files of one and three pages, a link to one of them, and an empty file
-    /// below another directory.
+    /// Returns the keys of a directory with two files of one and three pages, a link to one of
+    /// them, and an empty file below another directory.
     fn keys(cache: Cache) -> Keys {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);

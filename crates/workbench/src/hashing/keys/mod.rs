@@ -20,7 +20,7 @@ pub trait Source: Send {
     /// When the keys can't be read.
     fn next(&mut self, keys: &mut Keys) -> Result<bool>;
 
-    /// The share of the keys that has been read, if known.
+    /// Returns the share of the keys that has been read, if known.
     fn share(&self) -> Option<f64> {
         None
     }
@@ -141,7 +141,7 @@ enum Kind {
 }
 
 impl Keys {
-    /// The number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len()

@@ -37,26 +37,27 @@ enum Shape {
 }
 
 impl Pattern {
-    /// Keys 0, 1, 2 ...
+    /// Makes the pattern of keys 0, 1, 2 ...
     #[must_use]
     pub fn sequential(keys: u64) -> Self {
         Self { shape: Shape::Sequential, keys }
     }
 
-    /// Pages of files in the page cache: addresses of inodes, and offsets.
+    /// Makes keys of the page cache: addresses of inodes, and offsets of pages.
     #[must_use]
     pub fn pages(keys: u64) -> Self {
         Self { shape: Shape::Pages, keys }
     }
 
-    /// Blocks of two disks in the buffer cache: devices, and block numbers. At least `shortest`
+    /// Makes keys of the buffer cache: devices of two disks, and block numbers. At least `shortest`
     /// blocks of each block group are cached.
     #[must_use]
     pub fn blocks(keys: u64, shortest: u64) -> Self {
         Self { shape: Shape::Blocks(shortest), keys }
     }
 
-    /// Inodes of two file systems in the inode cache: addresses of superblocks, and numbers.
+    /// Makes keys of the inode cache: addresses of the superblocks of two file systems, and inode
+    /// numbers.
     #[must_use]
     pub fn inodes(keys: u64) -> Self {
         Self { shape: Shape::Inodes, keys }
@@ -170,8 +171,8 @@ impl Generator {
         self.left = self.length;
     }
 
-    /// The pages of files of up to 32 MiB, in order. Inodes lie side by side in pages of kernel
-    /// memory.
+    /// Generates the pages of files of up to 32 MiB, in order. Inodes lie side by side in pages of
+    /// kernel memory.
     fn next_page(&mut self) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -181,9 +182,9 @@ impl Generator {
         Key::Pair(inode_address(self.at), (self.length - self.left - 1) * PAGE)
     }
 
-    /// Disks of 2 GB, two at a time (as in the paper's dual Pentium Pro), formatted by ext2 with
-    /// blocks of 1 KiB. Each block group begins with descriptors, bitmaps and an inode table, so
-    /// the cached blocks are the first ones of each group.
+    /// Generates the blocks of disks of 2 GB, two at a time (as in the paper's dual Pentium Pro),
+    /// formatted by ext2 with blocks of 1 KiB. Each block group begins with descriptors, bitmaps
+    /// and an inode table, so the cached blocks are the first ones of each group.
     fn next_block(&mut self, shortest: u64) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -194,8 +195,8 @@ impl Generator {
         block(self.at - 1, self.left)
     }
 
-    /// The inodes of two ext2 file systems. ext2 spreads directories over its block groups, so 20
-    /// to 420 inodes are used at the start of each group.
+    /// Generates the inodes of two ext2 file systems. ext2 spreads directories over its block
+    /// groups, so 20 to 420 inodes are used at the start of each group.
     fn next_inode(&mut self) -> Key<'static> {
         if self.left == 0 {
             self.at += 1;
@@ -213,16 +214,16 @@ const GROUPS: u64 = 256;
 const BLOCKS_PER_GROUP: u64 = 8192;
 const INODES_PER_GROUP: u64 = 2048;
 
-/// The key of a block. Groups alternate between two disks; when these are full, two more disks
-/// follow.
+/// Returns the key of a block. Groups alternate between two disks; when these are full, two more
+/// disks follow.
 fn block(group: u64, block: u64) -> Key<'static> {
     let (pair, within) = (group / (2 * GROUPS), group % (2 * GROUPS));
-    // hda1 and hdb1, then the next.
+    // The devices are hda1 and hdb1, then those of the next controller.
     let device = 0x0301 + 0x40 * (within % 2) + 0x100 * pair;
     Key::Pair(device, 1 + within / 2 * BLOCKS_PER_GROUP + block)
 }
 
-/// The address of the `number`-th inode. Each page holds as many as fit, and the pages are
+/// Returns the address of the `number`-th inode. Each page holds as many as fit, and the pages are
 /// scattered.
 pub(super) fn inode_address(number: u64) -> u64 {
     const SIZE: u64 = INODE_SIZE as u64;
@@ -230,8 +231,8 @@ pub(super) fn inode_address(number: u64) -> u64 {
     KERNEL_MEMORY + free_page(number / PER_PAGE) * PAGE + number % PER_PAGE * SIZE
 }
 
-/// The address of the `number`-th free page: a permutation of the pages of 512 MiB, then of the
-/// next 512 MiB.
+/// Returns the address of the `number`-th free page: a permutation of the pages of 512 MiB, then of
+/// the next 512 MiB.
 pub(crate) fn free_page(number: u64) -> u64 {
     const PAGES: u64 = 1 << 17;
     let scattered = (number * 0x9e37) % PAGES;
@@ -239,7 +240,7 @@ pub(crate) fn free_page(number: u64) -> u64 {
     number / PAGES * PAGES + scattered
 }
 
-/// The address of the `number`-th superblock, in an array in the kernel's data.
+/// Returns the address of the `number`-th superblock, in an array in the kernel's data.
 pub(crate) fn superblock_address(number: u64) -> u64 {
     0xc020_0000 + number * 256
 }

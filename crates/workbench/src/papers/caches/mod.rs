@@ -48,7 +48,7 @@ use workload::Workload;
 /// kernels
 ///
 /// Scripts of a development workload (compile, edit, format, spell) run concurrently on a source
-/// tree. Alternatively, --strace replays a recording of: strace -f -y -e
+/// tree. Alternatively, --strace replays a recording, made by strace -f -y -e
 /// trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. The effect on the four
 /// caches is simulated once, and then replayed on the tables of each kernel, in an order that
 /// changes from run to run. Only the tables are timed: hashing, walking chains, inserting and

@@ -147,7 +147,7 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
-    /// The number of buckets of our map when objects of `BYTES` bytes fill the memory.
+    /// Returns the number of buckets of our map when objects of `BYTES` bytes fill the memory.
     fn ours<const BYTES: usize>(memory: usize) -> String {
         count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
     }

@@ -11,7 +11,7 @@ use crate::harness::report::{Report, significant};
 use crate::papers::lookups::grouped;
 use crate::papers::lookups::measure::{Keys, Sample};
 
-/// A section about a server or something else than the tables.
+/// A section of the report about servers rather than tables.
 #[derive(Debug)]
 pub struct Section {
     pub heading: String,

@@ -30,7 +30,7 @@ pub trait Subject {
     fn repeat(&mut self, times: u64) -> Result<u64>;
 }
 
-/// All candidates, prepared for the measurement.
+/// Makes all candidates, prepared for the measurement.
 pub fn of(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subject>> {
     macro_rules! sizes {
         ($($size:literal)*) => {
@@ -70,7 +70,7 @@ trait Candidate<const SIZE: usize> {
     fn sum(&mut self) -> u64;
 }
 
-/// The measured loop of lookups. A miss adds 0 to the sum, which is not the value of any key.
+/// Runs the measured loop of lookups. A miss adds 0 to the sum, which is not the value of any key.
 #[inline(always)]
 fn look_up<const SIZE: usize>(keys: &[[u8; SIZE]], times: u64, mut get: impl FnMut(&[u8; SIZE]) -> Option<u64>) -> u64 {
     (0..times).map(|_| keys.iter().map(|key| get(black_box(key)).unwrap_or(0)).sum::<u64>()).sum()
@@ -125,7 +125,7 @@ impl<M: Candidate<SIZE> + 'static, const SIZE: usize> Subject for Bench<M, SIZE>
             Quantity::Collision => self.update(2, times),
             Quantity::Iterate => (0..times).all(|_| self.map.sum() == sum_of(self.keys.len() as u64)),
         };
-        ensure!(right, "wrong answers");
+        ensure!(right, "wrong results");
         Ok(times * self.quantity.operations())
     }
 }

@@ -22,8 +22,8 @@ pub fn evict() {
     black_box(last);
 }
 
-/// A step that compiles to about 25 bytes of code on most processors, because its constants are
-/// long and differ.
+/// Computes a step that compiles to about 25 bytes of code on most processors, because its
+/// constants are long and differ.
 #[inline(always)]
 fn step(number: u64, seed: u64) -> u64 {
     let constant = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -113,8 +113,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
 
-    /// In hit, miss, matrix, remove, clear and iterate, fill tables that were made empty instead of
-    /// with room for all entries
+    /// Make tables without initial capacity, so that they grow while they are filled. Applies to
+    /// hit, miss, matrix, remove, clear and iterate, which otherwise reserve room for all entries
     #[arg(long)]
     grow: bool,
 

@@ -170,8 +170,8 @@ fn double(args: &Args, memory: &mut Memory) -> Result<Findings> {
     Ok(Findings { resident, nanoseconds: None })
 }
 
-/// One thread replaces half of the entries. Another one looks up the other half, and holds each
-/// guard for `GUARD_TIME`.
+/// Runs two threads. One replaces half of the entries. The other one looks up the other half, and
+/// holds each guard for `GUARD_TIME`.
 fn replace_entries(args: &Args, memory: &mut Memory) -> Result<Findings> {
     let table = args.table.make(args.kind, 0);
     let staying = 0..args.entries / 2;

@@ -98,7 +98,8 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
     Ok(())
 }
 
-/// The counted function. Its name is not mangled, so that callgrind can find it.
+/// Hashes the keys; callgrind counts this function. Its name is not mangled, so that callgrind can
+/// find it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn relativist_counted_hashes(function: &dyn HashFunction, keys: &Keys, bits: u32) -> usize {

@@ -44,16 +44,16 @@ pub struct Row {
     pub empty: u64,
     /// The size of the largest bucket.
     pub largest: usize,
-    /// [`Histogram::probes_per_hit`].
+    /// See [`Histogram::probes_per_hit`].
     pub probes_per_hit: f64,
-    /// [`Histogram::probes_per_miss`].
+    /// See [`Histogram::probes_per_miss`].
     pub probes_per_miss: f64,
     /// Entries visited per thousand lookups, hits and misses together: the paper's
     /// "iterations/lookup".
     pub probes_per_thousand: f64,
-    /// [`Histogram::dispersion`].
+    /// See [`Histogram::dispersion`].
     pub dispersion: f64,
-    /// [`Histogram::fit`].
+    /// See [`Histogram::fit`].
     pub fit: Option<Fit>,
     pub avalanche: Option<Avalanche>,
     /// Nanoseconds to hash a key.

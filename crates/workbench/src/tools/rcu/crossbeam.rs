@@ -8,7 +8,7 @@ use crossbeam_epoch::{Owned, pin};
 
 use super::scheme::{Object, ReclaimTimes, Scheme, enter_and_leave, time_reclaim};
 
-/// The number of attempts to advance the epoch before [`drain`] gives up. They take some ten
+/// The number of attempts to advance the epoch before [`drain`] gives up. They take tens of
 /// seconds.
 const ATTEMPTS: u32 = 10_000_000;
 

@@ -32,8 +32,8 @@ struct Block {
 }
 
 impl<'t> Policy<'t> {
-    /// Blocks have the size of those of the server, but are smaller if the cache would have fewer
-    /// than 64.
+    /// Makes an empty cache. Its blocks are as large as the server's, but smaller if there would be
+    /// fewer than 64.
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
         const MAX_BLOCK: u64 = 1 << 16;
         let queues = [const { VecDeque::new() }; CLASSES];

@@ -286,7 +286,7 @@ pub(super) struct Gdsf<'t> {
     /// Objects by the bits of their priority. The bits have the same order as the numbers, because
     /// these are not negative.
     order: BTreeSet<(u64, u32)>,
-    /// Requests and priority of each object in the cache.
+    /// For each object in the cache, the number of its requests, and its priority.
     cached: Vec<Option<(u32, f64)>>,
 }
 

@@ -1,5 +1,4 @@
-//! `relativist-bench serving`: compares relativistd with memcached and with its performance
-//! targets.
+//! `relativist-bench serving` compares relativistd with memcached and with its performance targets.
 
 pub mod targets;
 

@@ -16,7 +16,8 @@ fn plan(clients: u16, batches: u64) -> Plan {
     Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false }
 }
 
-/// The maximum size of values is reduced, because the tests' unoptimized code copies values slowly.
+/// Runs `soak` against a server with these flags. Limits values to 100 KiB, because the tests'
+/// unoptimized code copies slowly.
 fn soaked(flags: &str, batches: u64) -> Summary {
     let server = Running::start(&format!("{flags} -I 100k"));
     let summary =

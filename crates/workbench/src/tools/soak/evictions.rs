@@ -58,7 +58,8 @@ impl Ledger {
         }
     }
 
-    /// Everything was flushed, so balances above zero no longer excuse missing items.
+    /// Removes balances above zero after everything was flushed: they must not excuse later missing
+    /// items.
     pub(super) fn flushed(&mut self) {
         self.accounts.retain(|_, account| account.balance < 0);
     }

@@ -223,7 +223,8 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
             .map(|mut client| scope.spawn(move || client.run()))
             .collect();
         let clients = clients.into_iter().map(|client| client.join().expect("no client panics"));
-        // The first error is reported. Others may be consequences of it.
+        // Only one client's error is reported, because those of other clients may be its
+        // consequences.
         let first = clients.collect::<Vec<_>>().into_iter().find(Result::is_err);
         let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
         common.is_over.store(true, Relaxed);

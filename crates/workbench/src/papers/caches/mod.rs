@@ -1,4 +1,4 @@
-//! `relativist-bench hash caches`: the four hash tables of Lever, "Linux Kernel Hash Table
+//! `relativist-bench hash caches` measures the four hash tables of Lever, "Linux Kernel Hash Table
 //! Behavior: Analysis and Improvements" (ALS 2000), under one stream of file operations.
 //!
 //! | Module | Holds |
@@ -9,8 +9,7 @@
 //! | [`memory`] | addresses, the disk, and the order of last use |
 //! | [`events`] | the resulting trace, which does not depend on hash functions |
 //! | [`table`], [`replay`] | the trace on the tables of a kernel, measured |
-//! | [`kernel`], [`printed`] | kernels, that is functions and sizes: those of the paper's tables,
-//! and those in a file |
+//! | [`kernel`], [`printed`] | hash functions and table sizes: those of the paper's tables, or of a file |
 //! | [`screen`] | tables of our results and the paper's |
 
 pub mod events;

@@ -231,7 +231,7 @@ mod tests {
     fn inodes_count_once() {
         let keys = keys(Cache::Inode);
         let numbers: HashSet<_> = keys.iter().map(|key| key.words()).collect();
-        // Two directories and three files.
+        // The keys are those of two directories and three files.
         assert_eq!((keys.len(), numbers.len()), (5, 5));
     }
 

@@ -171,7 +171,7 @@ fn planned(args: &Args) -> Result<Vec<Printed>> {
     Ok(tables)
 }
 
-/// Makes each trace once.
+/// The source of all traces. Each trace is made once, and kept.
 struct Source {
     tree: Tree,
     recorded: Option<Workload>,

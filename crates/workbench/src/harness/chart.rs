@@ -1,4 +1,4 @@
-//! Charts of lines as SVG and PNG, from the same drawing.
+//! Draws line charts as SVG and as PNG.
 
 use std::fs;
 use std::path::Path;

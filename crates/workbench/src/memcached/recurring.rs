@@ -37,7 +37,7 @@ pub fn best_of_rounds<'s>(samples: impl IntoIterator<Item = &'s Sample>) -> Vec<
     best.into_values().collect()
 }
 
-/// Percentiles over all intervals of the latency of the slowest GET, in nanoseconds.
+/// The latency of the slowest GET in an interval, in nanoseconds: percentiles over all intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Recurring {
     pub p50: f64,

@@ -18,7 +18,7 @@ struct Account {
     /// The number of reported evictions minus the number of missing items. It can be negative,
     /// because the report may come later.
     balance: i64,
-    /// The number, in order, of the missing item that made the balance negative.
+    /// The value of `Ledger::missing` when the balance became negative.
     since: u64,
     /// The requests that led to the last missing item. Cleared when its eviction is reported.
     story: Option<String>,

@@ -86,8 +86,7 @@ mod competitors {
         println!("cargo::rerun-if-changed=src/tables/foreign");
         let mut packages = Vec::new();
         if cfg!(feature = "liburcu") {
-            // A program that links liburcu directly gets initial-exec thread-local storage, which
-            // is faster than the default for this library.
+            // Uses initial-exec thread-local storage, as in a program that links liburcu directly.
             let mut build = cc::Build::new();
             build
                 .files(["src/tools/rcu/liburcu.c", "src/tables/foreign/lfht.c"])

@@ -1,4 +1,4 @@
-//! Counting keys into tables: every function with every size, in one pass over the keys.
+//! Counts keys into tables, with every function and every size, in one pass over the keys.
 
 use anyhow::Result;
 use cardinality_estimator::CardinalityEstimator;

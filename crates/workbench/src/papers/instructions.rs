@@ -63,7 +63,7 @@ pub struct Counted {
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
 
-    /// Batches of 256 lookups
+    /// Number of batches of 256 lookups each
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=1_000_000))]
     batches: u32,
 }

@@ -41,7 +41,7 @@ pub enum BufferCache {
     OneToOne,
     /// The block number times the multiplier, shifted to the right by 11, 16, 17 or 18 (table 3).
     Multiplicative {
-        /// By how many bits.
+        /// The number of bits.
         shift: u32,
     },
     /// Peter Steiner's function: a multiplication by the Mersenne prime 127, done with a shift and
@@ -60,7 +60,7 @@ pub enum DentryCache {
     Additive,
     /// The sum of both arguments, times the multiplier, shifted to the right by 11 or 17.
     Multiplicative {
-        /// By how many bits.
+        /// The number of bits.
         shift: u32,
     },
 }

@@ -1,5 +1,5 @@
-//! Records what the binary was built with, so that every report can name it, and compiles the
-//! competitors in C and C++ whose features are on.
+//! Records the versions of the build for the reports, and compiles the competitors in C and C++
+//! whose features are enabled.
 
 use std::path::Path;
 use std::process::Command;
@@ -79,8 +79,8 @@ fn field<'p>(package: &'p str, key: &str) -> Option<&'p str> {
 mod competitors {
     use std::process::Command;
 
-    /// Compiles those whose features are on; returns their packages with versions, if the system is
-    /// Debian's.
+    /// Compiles the competitors whose features are enabled. Returns their packages with versions,
+    /// if the system is Debian.
     pub fn compile() -> Vec<String> {
         println!("cargo::rerun-if-changed=src/rcu/liburcu.c");
         println!("cargo::rerun-if-changed=src/tables/foreign");

@@ -13,8 +13,8 @@ pub struct Avalanche {
     pub mean: f64,
     /// The share of the key's bits that never change the bucket.
     pub dead: f64,
-    /// The largest deviation from 1/2 of the probability that a bit of the bucket changes with a
-    /// bit of the key.
+    /// The maximum, over pairs of a key's bit and a bucket's bit, of the deviation from 1/2 of the
+    /// probability that changing the first changes the second.
     pub bias: f64,
     /// The minimum number of keys from which each probability is estimated.
     pub keys: usize,

@@ -97,26 +97,66 @@ impl ItemStore {
         self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Bytes of the table, and the bytes that it will occupy if it grows soon: the old and the new
-    /// array exist at the same time. (The old array is freed some milliseconds after the table has
-    /// grown, and is not counted in this time.)
+    /// Bytes of the table, and the bytes that it occupies during a resize, or will occupy if it
+    /// grows soon: the old and the new array exist at the same time. (The arrays before the old one
+    /// are not counted if the table grows again before they are freed.)
     pub(crate) fn table_memory(&self) -> TableMemory {
-        let (buckets, is_resizing) = (self.table.buckets(), self.table.is_resizing());
+        let buckets = self.table.buckets();
         // The charge is read when a block is requested. It must cover all items that can be stored
         // before the next block is requested.
         let soon = self.table.len() + self.allocator.max_items_in_open_blocks();
-        let grows = is_resizing || soon as f64 > 0.95 * buckets as f64 * LOAD.end();
+        let grows = soon as f64 > 0.95 * buckets as f64 * LOAD.end();
         // A late resize catches up in one step.
         let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);
         let bytes = |buckets| buckets * size_of::<usize>();
         TableMemory {
             bytes: bytes(buckets),
-            charge: bytes(buckets) + if grows { bytes(grown) } else { 0 },
-            is_resizing,
+            charge: self.table.array_bytes().max(bytes(buckets) + if grows { bytes(grown) } else { 0 }),
+            is_resizing: self.table.is_resizing(),
         }
     }
 
     pub(crate) fn table_charge(&self) -> usize {
         self.table_memory().charge
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::{Cache, Content, Mode};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// A reader delays the end of a growth. Meanwhile the table needs memory for both arrays, but
+    /// not for another growth.
+    #[test]
+    fn a_table_that_has_grown_is_charged_for_its_two_arrays() {
+        let cache = Cache::new(Arc::new(Clock::new(1000)), 8 << 20, 1 << 20).unwrap();
+        let table = &cache.store.table;
+        let (entered, has_entered) = mpsc::channel();
+        let (leave, may_leave) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let _section = relativist_rcu::read();
+                entered.send(()).expect("the test waits for this");
+                // Ends when the other end is dropped, too.
+                let _ = may_leave.recv();
+            });
+            has_entered.recv().expect("the reader has come");
+            let content = Content { flags: 0, exptime: 0, value: b"" };
+            (0..5000).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
+            let is_grown = (0..60_000).any(|_| {
+                thread::sleep(Duration::from_millis(1));
+                table.buckets() > MIN_BUCKETS
+            });
+            let (memory, is_resizing) = (cache.store.table_memory(), table.is_resizing());
+            drop(leave);
+            assert!(is_grown && is_resizing);
+            let old = MIN_BUCKETS * size_of::<usize>();
+            let both = memory.bytes + old;
+            assert!((both..both + old / 4).contains(&memory.charge), "{} and {}", memory.bytes, memory.charge);
+        });
     }
 }

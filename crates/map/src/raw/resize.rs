@@ -99,17 +99,22 @@ impl Resizer {
         self.retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
     }
 
-    /// Frees the retired arrays whose readers have left.
-    pub(super) fn free_retired(&mut self) {
+    /// Frees the retired arrays whose readers have left. Returns their bytes.
+    pub(super) fn free_retired(&mut self) -> usize {
+        let mut freed = 0;
         self.retired.retain(|retired| {
             let has_passed = retired.readers.has_passed();
             if has_passed {
+                // SAFETY: it is alive until it is freed here.
+                let array = unsafe { retired.array.get() };
+                freed += array.bytes();
                 // SAFETY: no reader can have found it after it was replaced, and those from before
                 // have left.
-                unsafe { retired.array.get().free() };
+                unsafe { array.free() };
             }
             !has_passed
         });
+        freed
     }
 
     /// Returns the retired arrays. The caller must pass them to [`free_later`] after unlocking the
@@ -172,6 +177,13 @@ impl TableInner {
         }
     }
 
+    fn allocate_array<'a>(&self, bits: u32) -> Result<Array<'a>, AllocError> {
+        let array = Array::allocate(bits)?;
+        // Relaxed: a statistic.
+        self.counts.array_bytes.fetch_add(array.bytes(), Relaxed);
+        Ok(array)
+    }
+
     /// Grows to 2^`bits` buckets, without waiting for readers. Chains stay uncut.
     pub(super) fn grow(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
         // SAFETY: only the holder of the resizer's mutex frees arrays, and that is this thread.
@@ -180,7 +192,7 @@ impl TableInner {
         let base = resizer.uncut.as_ref().map_or(coarse, |uncut| unsafe { uncut.base.get() });
         // Room for the coarse array now, and for the base when chains are cut.
         resizer.reserve(2, bits)?;
-        let fine = Array::allocate(bits)?;
+        let fine = self.allocate_array(bits)?;
         fine.set_base(Some(base));
         coarse.set_finer(Some(fine));
         if base == coarse {
@@ -227,7 +239,7 @@ impl TableInner {
         // SAFETY: as in `grow`.
         let fine = unsafe { self.array.load() };
         resizer.reserve(1, bits)?;
-        let coarse = Array::allocate(bits)?;
+        let coarse = self.allocate_array(bits)?;
         fine.set_base(Some(coarse));
         // The order is descending, so that a step links the chains of its heads in front of those
         // that are joined already, and needs no other heads.

@@ -103,6 +103,8 @@ static RESIZER: Site = Site::new("map_resizer");
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) buckets: AtomicUsize,
+    /// Bytes of all arrays that are allocated.
+    pub(super) array_bytes: AtomicUsize,
     pub(super) resizing: AtomicBool,
     pub(super) grows: AtomicU64,
     pub(super) shrinks: AtomicU64,
@@ -144,6 +146,8 @@ impl Table {
             counts: Counts::default(),
         };
         inner.size_changed(array.len());
+        // Relaxed: a statistic.
+        inner.counts.array_bytes.store(array.bytes(), Relaxed);
         // Unlocking a bucket relies on RCU having chosen its barrier.
         active_barrier();
         Ok(Self { inner: Arc::new(inner) })
@@ -174,6 +178,13 @@ impl Table {
     pub fn buckets(&self) -> usize {
         // Relaxed: a statistic.
         self.inner.counts.buckets.load(Relaxed)
+    }
+
+    /// Returns the bytes of all bucket arrays: the present one, one that a resize is filling, and
+    /// replaced ones that lookups may still use.
+    pub fn array_bytes(&self) -> usize {
+        // Relaxed: a statistic.
+        self.inner.counts.array_bytes.load(Relaxed)
     }
 
     /// Returns whether a resize is in progress.
@@ -384,7 +395,8 @@ impl TableInner {
         self.counts.resizing.store(true, Relaxed);
         let is_blocked = loop {
             self.cut_if_unused(&mut resizer);
-            resizer.free_retired();
+            // Relaxed: a statistic.
+            self.counts.array_bytes.fetch_sub(resizer.free_retired(), Relaxed);
             let Some(wanted) = self.wanted().map(bits_for) else { break false };
             let resized = if wanted > resizer.bits {
                 if resizer.is_recently_uncut() {
@@ -420,7 +432,13 @@ impl TableInner {
         self.counts.resizing.store(false, Relaxed);
         // `free_later` may run deferred destructors, which may resize this table.
         drop(resizer);
-        retired.for_each(free_later);
+        retired.for_each(|array| {
+            // SAFETY: only `free_later` frees it.
+            let bytes = unsafe { array.get() }.bytes();
+            // Relaxed: a statistic.
+            self.counts.array_bytes.fetch_sub(bytes, Relaxed);
+            free_later(array);
+        });
         result
     }
 

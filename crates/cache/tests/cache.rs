@@ -395,20 +395,12 @@ fn readers_see_whole_and_resident_values_during_changes() {
         for _ in 0..2 {
             scope.spawn(move || {
                 let mut newest = [0; KEYS as usize];
-                // Relaxed: the flag only ends the loop.
-                while !is_done.load(Ordering::Relaxed) {
-                    for key in 0..KEYS {
-                        cache.get(&key.to_le_bytes(), |hit| {
-                            let version = check(key, hit.value);
-                            assert!(version >= newest[key as usize], "an older version than before");
-                            newest[key as usize] = version;
-                            hits.fetch_add(1, Ordering::Relaxed);
-                        });
-                        let resident = 1_000 + key;
-                        let lookup = cache.get(&resident.to_le_bytes(), |hit| {
-                            assert_eq!(check(resident, hit.value), resident);
-                        });
-                        assert_eq!(lookup, Lookup::Hit, "a resident item was missed");
+                loop {
+                    let hit_count = read_all(cache, &mut newest);
+                    // Relaxed, both: the flag only ends the loop, and the count is read after it.
+                    hits.fetch_add(hit_count, Ordering::Relaxed);
+                    if is_done.load(Ordering::Relaxed) {
+                        break;
                     }
                 }
             });
@@ -445,6 +437,26 @@ fn readers_see_whole_and_resident_values_during_changes() {
         .find(is_small)
         .expect("the table grows and shrinks");
     assert_eq!(table.entries as u64, KEYS + 64);
+}
+
+/// Looks up the contended keys, whose `newest` versions seen it knows, and the resident keys.
+/// Returns the number of hits of contended keys.
+fn read_all(cache: &Cache, newest: &mut [u64]) -> u64 {
+    let mut hits = 0;
+    for (key, newest) in (0..).zip(newest) {
+        cache.get(&u64::to_le_bytes(key), |hit| {
+            let version = check(key, hit.value);
+            assert!(version >= *newest, "an older version than before");
+            *newest = version;
+            hits += 1;
+        });
+        let resident = 1_000 + key;
+        let lookup = cache.get(&resident.to_le_bytes(), |hit| {
+            assert_eq!(check(resident, hit.value), resident);
+        });
+        assert_eq!(lookup, Lookup::Hit, "a resident item was missed");
+    }
+    hits
 }
 
 /// Every hundredth call fills or empties the table, alternately. The last of these calls empties

@@ -20,7 +20,7 @@ pub(crate) const GRID: RGBColor = RGBColor(232, 234, 238);
 
 /// Colours that colour-blind readers can distinguish (Okabe and Ito's palette), the first line's
 /// first.
-pub(crate) const COLOURS: [RGBColor; 8] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -67,15 +67,26 @@ pub struct Line {
 }
 
 impl Chart<'_> {
-    /// Draws `lines` into files called `name` in the folder.
-    pub fn draw(&self, folder: &Path, name: &str, lines: &[Line]) -> Result<()> {
+    /// Draws `lines` into an SVG and a PNG file called `name` in the folder. Returns the SVG.
+    pub fn draw(&self, folder: &Path, name: &str, lines: &[Line]) -> Result<String> {
+        let svg = self.svg(lines)?;
+        let path = folder.join(format!("{name}.svg"));
+        fs::write(&path, &svg).with_context(|| format!("cannot write {}", path.display()))?;
+        let path = folder.join(format!("{name}.png"));
+        // Errors are formatted here and below, because the library's error types borrow the picture.
+        self.draw_on(&BitMapBackend::new(&path, SIZE).into_drawing_area(), lines)
+            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+        Ok(svg)
+    }
+
+    /// Draws `lines` as SVG.
+    pub fn svg(&self, lines: &[Line]) -> Result<String> {
         fonts::register();
-        let svg = folder.join(format!("{name}.svg"));
-        let png = folder.join(format!("{name}.png"));
-        // Errors are formatted here, because the library's error types borrow the picture.
-        let failed = |path: &Path, error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
-        self.draw_on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), lines).map_err(|error| failed(&svg, &error))?;
-        self.draw_on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), lines).map_err(|error| failed(&png, &error))
+        let mut svg = String::new();
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let drawn = self.draw_on(&root, lines).map_err(|error| anyhow!("cannot draw {}: {error}", self.title));
+        drop(root);
+        drawn.map(|()| svg)
     }
 
     fn draw_on<B>(&self, root: &DrawingArea<B, Shift>, lines: &[Line]) -> Drawn
@@ -100,30 +111,31 @@ impl Chart<'_> {
             let lowest = values().map(|value| value.lower_quartile).fold(f64::INFINITY, f64::min) / self.unit;
             let lowest = if lowest > 0.0 && lowest < highest { lowest } else { highest / 1000.0 };
             let lowest = 10f64.powf(lowest.log10().floor());
-            self.draw_lines(&area, lines, (lowest..highest).log_scale())
+            self.draw_lines(&area, lines, (lowest..highest).log_scale(), lowest)
         } else {
-            self.draw_lines(&area, lines, 0.0..highest)
+            self.draw_lines(&area, lines, 0.0..highest, 0.0)
         }
     }
 
-    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, lines: &[Line], vertical: Y) -> Drawn
+    /// Draws axes, lines and legend. Points below `lowest` are drawn at `lowest`.
+    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, lines: &[Line], vertical: Y, lowest: f64) -> Drawn
     where
         B: DrawingBackend,
         B::ErrorType: 'static,
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let most = lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x).fold(1.0, f64::max);
+        let (left, right) = horizontal(lines);
         let mut chart = ChartBuilder::on(area)
             .margin(14)
             .x_label_area_size(40)
             .y_label_area_size(64)
-            .build_cartesian_2d(0.0..most * 1.04, vertical)?;
+            .build_cartesian_2d(left..right + 0.04 * (right - left), vertical)?;
         chart
             .configure_mesh()
             .x_desc(self.x_label)
             .y_desc(self.y_label)
-            .x_labels(most.min(16.0) as usize + 1)
+            .x_labels((right - left).min(16.0) as usize + 1)
             .x_label_formatter(&|x| format!("{x:.0}"))
             .y_label_formatter(&|y| significant_tick(*y))
             .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
@@ -134,7 +146,7 @@ impl Chart<'_> {
             .draw()?;
         for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
             let points = || line.points.iter();
-            let y = |value: f64| value / self.unit;
+            let y = |value: f64| (value / self.unit).max(lowest);
             let style = colour.stroke_width(2);
             let medians = LineSeries::new(points().map(|(x, value)| (*x, y(value.median))), style);
             chart
@@ -161,16 +173,24 @@ impl Chart<'_> {
     }
 }
 
+/// Returns the ends of the horizontal axis. It begins at zero, unless all points are far from zero.
+fn horizontal(lines: &[Line]) -> (f64, f64) {
+    let points = || lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
+    let (first, last) = (points().fold(f64::INFINITY, f64::min), points().fold(1.0, f64::max));
+    if first > last / 2.0 && first < last { (first - 0.5, last) } else { (0.0, last) }
+}
+
 /// Returns the corner in which the legend hides the smallest part of the lines.
 fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
     use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
     let scale = |value: f64| if logarithmic { value.max(1e-9).log10() } else { value };
     let points = || lines.iter().flat_map(|line| &line.points);
-    let right = points().map(|(x, _)| *x).fold(1.0, f64::max);
+    let (left, right) = horizontal(lines);
     let top = points().map(|(_, value)| scale(value.upper_quartile)).fold(f64::NEG_INFINITY, f64::max);
     let lowest = points().map(|(_, value)| scale(value.lower_quartile)).fold(f64::INFINITY, f64::min);
     let bottom = if logarithmic { lowest.floor() } else { 0.0 };
-    let place = |(x, value): &(f64, Summary)| (x / right, (scale(value.median) - bottom) / (top - bottom));
+    let place =
+        |(x, value): &(f64, Summary)| ((x - left) / (right - left), (scale(value.median) - bottom) / (top - bottom));
     // The approximate share of the plot that the legend covers.
     let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
     let width = (7.0 * longest as f64 + 50.0) / f64::from(SIZE.0);
@@ -194,7 +214,7 @@ fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
 pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Formats the number of a tick, without trailing zeros.
-pub(crate) fn significant_tick(value: f64) -> String {
+fn significant_tick(value: f64) -> String {
     let text = if value >= 10.0 { format!("{value:.0}") } else { significant(value) };
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }

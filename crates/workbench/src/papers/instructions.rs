@@ -59,7 +59,7 @@ pub struct Counted {
     #[arg(long, default_value_t = 13, value_parser = value_parser!(u8).range(1..=29))]
     shift: u8,
 
-    /// Hash function of the tables. Those of other libraries always use foldhash
+    /// Hash function of the tables
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
 

@@ -12,7 +12,6 @@
 pub mod candidate;
 pub mod dashmap;
 pub mod entries;
-pub mod evmap;
 pub mod flurry;
 #[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
 pub mod foreign;

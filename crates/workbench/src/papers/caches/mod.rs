@@ -4,12 +4,12 @@
 //! | Module | Holds |
 //! |---|---|
 //! | [`workload`] | file operations, and the paths that they name |
-//! | [`scripts`], [`strace`] | their sources: generated over a source tree, or recorded |
+//! | [`scripts`] | their source: scripts that work on a source tree |
 //! | [`vfs`] | their effect in Linux 2.2: lookups, insertions and removals in the four caches |
 //! | [`memory`] | addresses, the disk, and the order of last use |
 //! | [`events`] | the resulting trace, which does not depend on hash functions |
 //! | [`table`], [`replay`] | the trace on the tables of a kernel, measured |
-//! | [`kernel`], [`printed`] | hash functions and table sizes: those of the paper's tables, or of a file |
+//! | [`kernel`], [`printed`] | the hash functions and table sizes of the paper's tables |
 //! | [`screen`] | tables of our results and the paper's |
 
 pub mod events;
@@ -19,7 +19,6 @@ pub mod printed;
 pub mod replay;
 pub mod screen;
 pub mod scripts;
-pub mod strace;
 pub mod table;
 pub mod vfs;
 pub mod workload;
@@ -27,7 +26,7 @@ pub mod workload;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::value_parser;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -41,17 +40,15 @@ use kernel::Kernel;
 use printed::Printed;
 use replay::Outcome;
 use scripts::Tree;
-use workload::Workload;
 
 /// Simulate the page, buffer, dentry and inode caches of Linux 2.2 with the hash tables of Lever's
 /// kernels
 ///
 /// Scripts of a development workload (compile, edit, format, spell) run concurrently on a source
-/// tree. Alternatively, --strace replays a recording, made by strace -f -y -e
-/// trace=%file,read,pread64,write,pwrite64,mmap,lseek -o FILE COMMAND. The effect on the four
-/// caches is simulated once, and then replayed on the tables of each kernel, in an order that
-/// changes from run to run. Only the tables are timed: hashing, walking chains, inserting and
-/// removing. The paper timed whole scripts, so differences between kernels are larger here.
+/// tree. Their effect on the four caches is simulated once, and then replayed on the tables of each
+/// kernel, in an order that changes from run to run. Only the tables are timed: hashing, walking
+/// chains, inserting and removing. The paper timed whole scripts, so differences between kernels are
+/// larger here.
 ///
 /// "probes" is the mean number of objects visited per lookup, and "largest" the size of the largest
 /// bucket at the end. They are those of the cache whose tables are compared, or else of the worst
@@ -62,19 +59,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = ".")]
     tree: PathBuf,
 
-    /// Replay a recording of strace on the kernels of table 6
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "tables"])]
-    strace: Option<PathBuf>,
-
     /// Numbers of the paper's tables to reproduce
     #[arg(long, value_delimiter = ',', default_values_t = 1..=6, value_parser = value_parser!(u8).range(1..=6))]
     tables: Vec<u8>,
-
-    /// Also measure kernels of your own with those of table 6: a TOML file of [[kernel]] sections
-    /// with a name and the differences from the reference, such as page = { function = "page-mult",
-    /// buckets = 8192 } or shrink = true
-    #[arg(long, value_name = "FILE")]
-    kernels: Option<PathBuf>,
 
     /// Rounds of compiling, editing, formatting and spell checking per script [default: 12, with
     /// --quick 2]
@@ -108,7 +95,7 @@ pub struct Args {
 /// A table of the paper, measured here.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    number: Option<u8>,
+    number: u8,
     title: &'static str,
     cache: Option<Cache>,
     /// The number of concurrent scripts, for each of `outcomes`.
@@ -124,7 +111,7 @@ impl Measured {
     /// otherwise all.
     fn kept(&self, outcome: &Outcome) -> Vec<f64> {
         let mut throughputs = outcome.throughputs.clone();
-        if self.number == Some(1) && throughputs.len() > 2 {
+        if self.number == 1 && throughputs.len() > 2 {
             throughputs.sort_by(f64::total_cmp);
             throughputs = throughputs[1..throughputs.len() - 1].to_vec();
         }
@@ -140,7 +127,7 @@ pub struct Results {
 pub fn run(args: &Args) -> Result<()> {
     let cpus = Cpus::allowed();
     let report = Report::begin("hash", args.output.json.as_deref(), &cpus, 1)?;
-    let tables = planned(args)?;
+    let tables = planned(args);
     let measurements = |table: &Printed| table.rows.len() * table.scripts.len() * table.runs as usize;
     let bar = progress(tables.iter().map(measurements).sum());
     let mut source = Source::of(args)?;
@@ -150,31 +137,24 @@ pub fn run(args: &Args) -> Result<()> {
     report.finish(args, &results, &screen::describe(&results, args.histograms))
 }
 
-/// Returns the selected tables, changed by the options.
-fn planned(args: &Args) -> Result<Vec<Printed>> {
-    let mut own = vec![Kernel::sized(args.memory.unwrap_or(512) << 20)];
-    if let Some(path) = &args.kernels {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        own.extend(kernel::parse(&text).with_context(|| format!("cannot read {}", path.display()))?);
-    }
-    let wanted =
-        |table: &Printed| if args.strace.is_some() { table.number == 6 } else { args.tables.contains(&table.number) };
+/// Returns the selected tables, changed by the options. Table 6 also gets Linux 2.2.16.
+fn planned(args: &Args) -> Vec<Printed> {
+    let wanted = |table: &Printed| args.tables.contains(&table.number);
     let mut tables: Vec<Printed> = printed::tables().into_iter().filter(wanted).collect();
     for table in &mut tables {
         table.memory = args.memory.unwrap_or(table.memory);
         table.runs = args.runs.unwrap_or(if args.quick { 3 } else { table.runs });
         if table.number == 6 {
-            let row = |kernel: &Kernel| printed::Row { kernel: kernel.clone(), throughputs: &[], elapsed: "" };
-            table.rows.extend(own.iter().map(row));
+            let kernel = Kernel::sized(table.memory << 20);
+            table.rows.push(printed::Row { kernel, throughputs: &[], elapsed: "" });
         }
     }
-    Ok(tables)
+    tables
 }
 
 /// The source of all traces. Each trace is made once, and kept.
 struct Source {
     tree: Tree,
-    recorded: Option<Workload>,
     commands: u32,
     divisor: u32,
     /// The traces, by number of scripts, MiB of memory, and whether the dentry cache is pruned
@@ -184,14 +164,9 @@ struct Source {
 
 impl Source {
     fn of(args: &Args) -> Result<Self> {
-        let recorded = args.strace.as_ref().map(|path| {
-            let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            strace::parse(&String::from_utf8_lossy(&text)).with_context(|| format!("cannot use {}", path.display()))
-        });
-        let recorded = recorded.transpose()?;
-        let tree = if recorded.is_some() { Tree::default() } else { Tree::read(&args.tree)? };
+        let tree = Tree::read(&args.tree)?;
         let commands = args.commands.unwrap_or(if args.quick { 2 } else { 12 });
-        Ok(Self { tree, recorded, commands, divisor: if args.quick { 8 } else { 1 }, traces: BTreeMap::new() })
+        Ok(Self { tree, commands, divisor: if args.quick { 8 } else { 1 }, traces: BTreeMap::new() })
     }
 
     fn scripts(&self, scripts: u32) -> u32 {
@@ -199,16 +174,9 @@ impl Source {
     }
 
     fn prepare(&mut self, scripts: u32, memory: u64, shrink: bool) {
-        let key = (scripts, memory, shrink);
-        if self.traces.contains_key(&key) {
-            return;
-        }
-        let generate = || scripts::generate(&self.tree, scripts, self.commands);
-        let trace = match &self.recorded {
-            Some(workload) => vfs::simulate(workload, memory << 20, shrink),
-            None => vfs::simulate(&generate(), memory << 20, shrink),
-        };
-        self.traces.insert(key, trace);
+        let Self { tree, commands, traces, .. } = self;
+        let trace = || vfs::simulate(&scripts::generate(tree, scripts, *commands), memory << 20, shrink);
+        traces.entry((scripts, memory, shrink)).or_insert_with(trace);
     }
 }
 
@@ -222,13 +190,12 @@ fn measure(table: &Printed, source: &mut Source, bar: &ProgressBar) -> Result<Me
         let kernels: Vec<_> = table.rows.iter().map(|row| (row.kernel.clone(), trace(row))).collect();
         outcomes.push(replay::run(&kernels, table.runs, || bar.inc(1))?);
     }
-    let recorded = source.recorded.is_some();
     Ok(Measured {
-        number: Some(table.number).filter(|_| !recorded),
-        title: if recorded { "the recording of strace" } else { table.title },
+        number: table.number,
+        title: table.title,
         cache: table.cache,
-        scripts: if recorded { Vec::new() } else { scripts },
+        scripts,
         outcomes,
-        printed: table.rows.iter().filter(|_| !recorded).map(|row| (row.throughputs, row.elapsed)).collect(),
+        printed: table.rows.iter().map(|row| (row.throughputs, row.elapsed)).collect(),
     })
 }

@@ -169,9 +169,9 @@ mod tests {
         for table in tables {
             for row in table.rows {
                 assert_eq!(row.throughputs.len(), table.scripts.len());
-                CACHES
-                    .into_iter()
-                    .for_each(|cache| assert!(row.kernel.choice(cache).resolve().is_ok(), "{:?}", row.kernel));
+                for choice in CACHES.map(|cache| row.kernel.choice(cache)) {
+                    assert_eq!(1 << choice.resolve().1, choice.buckets, "{:?}", row.kernel);
+                }
             }
         }
     }

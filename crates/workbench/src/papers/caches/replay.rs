@@ -9,7 +9,6 @@ use super::events::{Action, CACHES, Cache, Event, Trace};
 use super::kernel::Kernel;
 use super::table::{Met, Table};
 use crate::harness::rounds::order;
-use crate::hashing::functions::HashFunction;
 use crate::hashing::histogram::Histogram;
 
 #[derive(Clone, Debug, Serialize)]
@@ -66,7 +65,6 @@ pub fn run(kernels: &[(Kernel, &Trace)], runs: u32, mut done: impl FnMut()) -> R
 
 fn replay(kernel: &Kernel, trace: &Trace) -> Result<(Duration, Vec<CacheOutcome>)> {
     let functions = CACHES.map(|cache| kernel.choice(cache).resolve());
-    let functions: Vec<(Box<dyn HashFunction>, u32)> = functions.into_iter().collect::<Result<_>>()?;
     let mut tables = Vec::new();
     for (cache, (function, bits)) in CACHES.into_iter().zip(&functions) {
         tables.push(Table::new(function.as_ref(), *bits, &trace.keys[cache as usize]));

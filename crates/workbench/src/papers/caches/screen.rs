@@ -29,10 +29,7 @@ pub fn describe(results: &Results, with_histograms: bool) -> String {
 }
 
 fn title(measured: &Measured) -> String {
-    match measured.number {
-        Some(number) => format!("Table {number}: {}", measured.title),
-        None => measured.title.to_owned(),
-    }
+    format!("Table {}: {}", measured.number, measured.title)
 }
 
 const COMPARISON: [&str; 13] =
@@ -44,11 +41,8 @@ fn comparison(measured: &Measured) -> String {
         for (row, outcome) in outcomes.iter().enumerate() {
             let here = Mean::of(&measured.kept(outcome));
             let reference = Mean::of(&measured.kept(&outcomes[0]));
-            let mut cells = vec![
-                outcome.kernel.name.clone(),
-                measured.scripts.get(index).map_or("-".into(), |scripts| scripts.to_string()),
-                buckets(measured, outcome),
-            ];
+            let mut cells =
+                vec![outcome.kernel.name.to_owned(), measured.scripts[index].to_string(), buckets(measured, outcome)];
             cells.extend(quality(measured, outcome));
             cells.extend([here.mean, here.deviation].map(|lookups| significant(lookups / 1e6)));
             cells.extend([format!("{:.3}", here.mean / reference.mean), format!("{:.2} s", outcome.seconds)]);
@@ -96,7 +90,7 @@ fn caches(measured: &Measured) -> String {
             let choice = outcome.kernel.choice(cache.cache);
             rows.push(vec![
                 format!("{} {:?}", outcome.kernel.name, cache.cache).to_lowercase(),
-                choice.function.clone(),
+                choice.function.to_owned(),
                 count(choice.buckets),
                 cache.met.lookups().to_string(),
                 format!("{:.0} %", cache.met.hit_rate() * 100.0),
@@ -130,7 +124,7 @@ fn histograms(measured: &Measured) -> String {
     for outcome in measured.outcomes.iter().flatten() {
         for cache in &outcome.caches {
             for (when, histogram) in [("full", &cache.full), ("afterwards", &cache.after)] {
-                let name = &outcome.kernel.name;
+                let name = outcome.kernel.name;
                 text += &format!(
                     "\n{name}, {:?} cache, {when}: {} buckets, {} objects, largest bucket {}, {:.0}/1000 probes per lookup\n\
                      {histogram}",

@@ -140,7 +140,6 @@ impl Vfs<'_> {
             Request::Write(offset, bytes) => self.write(path, offset, bytes),
             Request::Truncate => self.truncate(path),
             Request::Remove => self.remove(path),
-            Request::Rename(to) => self.rename(path, to),
         }
         self.reclaim();
     }
@@ -353,28 +352,6 @@ impl Vfs<'_> {
         self.disk.free_inode(inode);
     }
 
-    /// Renames a file. The dentry keeps its address, and moves to the bucket of its new name.
-    fn rename(&mut self, from: u32, to: u32) {
-        let is_directory = self.entries.contains_key(&from);
-        if !self.look(from) || is_directory || from == to {
-            return;
-        }
-        self.remove(to);
-        self.search_directory(from);
-        self.place(to, 0);
-        let file = self.files.remove(&from).expect("it is there");
-        let target = self.files.get_mut(&to).expect("just made");
-        self.disk.free_inode(std::mem::replace(&mut target.inode, file.inode));
-        (target.blocks, target.group) = (file.blocks, file.group);
-        self.search_directory(to);
-        if let Some(inode) = self.inodes.get_mut(&file.inode) {
-            inode.path = to;
-        }
-        self.drop_dentry(to);
-        self.drop_dentry(from);
-        self.step(to);
-    }
-
     fn drop_page(&mut self, inode: u64, index: u64) {
         if self.inodes.contains_key(&inode) && self.recorder.holds(Cache::Page, self.page_key(inode, index)) {
             let key = self.page_key(inode, index);
@@ -548,22 +525,6 @@ mod tests {
         assert_eq!(removed, 3);
         let dentries = of(&trace, Cache::Dentry);
         assert_eq!(dentries.iter().filter(|(action, _)| *action != Hit).count(), 2, "{dentries:?}");
-    }
-
-    #[test]
-    fn renaming_moves_the_name_and_keeps_pages() {
-        let steps = [("/a", Request::Read(0, 4096)), ("/a", Request::Rename(0)), ("/b", Request::Read(0, 4096))];
-        let mut workload = Workload::default();
-        let (a, b) = (workload.paths.number(b"/a"), workload.paths.number(b"/b"));
-        workload.files = vec![(a, 4096), (b, 1000)];
-        for (path, request) in steps {
-            let request = if let Request::Rename(_) = request { Request::Rename(b) } else { request };
-            let path = workload.paths.number(path.as_bytes());
-            workload.operations.push(Operation { path, request });
-        }
-        workload.work = 3;
-        let trace = simulate(&workload, 1 << 20, false);
-        assert_eq!(of(&trace, Cache::Page), [(Miss, 0), (Insert, 0), (Hit, 0)]);
     }
 
     #[test]

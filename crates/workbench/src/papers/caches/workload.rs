@@ -76,7 +76,6 @@ pub enum Request {
     /// Truncates the file to length zero.
     Truncate,
     Remove,
-    Rename(u32),
 }
 
 /// A request, and the path to which it applies.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::harness::chart::{Chart, Line};
 
@@ -25,7 +25,5 @@ pub struct Frame {
 pub fn draw(folder: &Path, figure: &Frame, lines: &[Line], caption: &str) -> Result<String> {
     let &Frame { file, number, title, x, y, unit, logarithmic } = figure;
     let title = &format!("{number}: {title}");
-    Chart { title, x_label: x, y_label: y, logarithmic, unit, caption }.draw(folder, file, lines)?;
-    let svg = folder.join(format!("{file}.svg"));
-    std::fs::read_to_string(&svg).with_context(|| format!("cannot read {}", svg.display()))
+    Chart { title, x_label: x, y_label: y, logarithmic, unit, caption }.draw(folder, file, lines)
 }

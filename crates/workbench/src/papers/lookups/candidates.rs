@@ -16,16 +16,9 @@ use relativist_baselines::tree::{SkipList, Tree};
 use relativist_baselines::unzip::Unzip;
 use serde::{Deserialize, Serialize};
 
-use super::subject::{AsMade, Competitor, Resizable, Subject};
+use super::subject::{AsMade, Resizable, Subject};
 use crate::harness::options::{HashFunction, spell};
-use crate::tables::Table;
-use crate::tables::dashmap::Dashmap;
-use crate::tables::evmap::Evmap;
-use crate::tables::flurry::Flurry;
-use crate::tables::hash_index::SccIndex;
 use crate::tables::hashers::{Foldhash, Fx, Identity};
-use crate::tables::papaya::Papaya;
-use crate::tables::scc::SccMap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -57,18 +50,6 @@ pub enum Name {
     Tree,
     /// crossbeam's skip list
     SkipList,
-    /// papaya::HashMap
-    Papaya,
-    /// scc::HashIndex
-    HashIndex,
-    /// scc::HashMap
-    Scc,
-    /// dashmap::DashMap
-    Dashmap,
-    /// flurry::HashMap
-    Flurry,
-    /// evmap
-    Evmap,
 }
 
 /// When the number of buckets of a table can be chosen.
@@ -85,14 +66,8 @@ impl Name {
         match self {
             Self::Fixed => Sizing::WhenMade,
             Self::Tree | Self::SkipList => Sizing::Own,
-            name if name.is_third_party() => Sizing::Own,
             _ => Sizing::AtAnyTime,
         }
-    }
-
-    /// Returns whether the table is from another library. These always use foldhash.
-    pub fn is_third_party(self) -> bool {
-        matches!(self, Self::Papaya | Self::HashIndex | Self::Scc | Self::Dashmap | Self::Flurry | Self::Evmap)
     }
 
     pub fn label(self) -> String {
@@ -128,18 +103,8 @@ impl Name {
             Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
             Self::Tree => AsMade::<Tree>::boxed(buckets),
             Self::SkipList => AsMade::<SkipList>::boxed(buckets),
-            Self::Papaya => competitor::<Papaya<u64, u64>>(),
-            Self::HashIndex => competitor::<SccIndex<u64, u64>>(),
-            Self::Scc => competitor::<SccMap<u64, u64>>(),
-            Self::Dashmap => competitor::<Dashmap<u64, u64>>(),
-            Self::Flurry => competitor::<Flurry<u64, u64>>(),
-            Self::Evmap => competitor::<Evmap<u64, u64>>(),
         }
     }
-}
-
-fn competitor<T: Table<Key = u64, Value = u64>>() -> Box<dyn Subject> {
-    Box::new(Competitor(T::with_capacity(0)))
 }
 
 #[cfg(test)]

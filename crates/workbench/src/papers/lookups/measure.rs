@@ -69,7 +69,7 @@ pub struct Setting {
     pub spinner: bool,
     /// Seconds per measurement.
     pub seconds: f64,
-    /// The hash function of all tables except those of other libraries.
+    /// The hash function of all tables.
     pub hasher: HashFunction,
     /// The clock that lookups are timed with.
     pub clock: Clock,

@@ -49,7 +49,7 @@ pub struct Conditions {
     #[arg(long, value_enum, default_value_t = Keys::Sequential)]
     keys: Keys,
 
-    /// Hash function of the tables. Those of other libraries always use foldhash
+    /// Hash function of the tables
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
 

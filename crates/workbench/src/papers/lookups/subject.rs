@@ -8,7 +8,6 @@ use relativist_baselines::{Costs, Resize};
 
 use crate::harness::keys::Indices;
 use crate::harness::latency::Latencies;
-use crate::tables::Table;
 
 /// The number of lookups between two checks of the phase. One of them is timed by itself.
 pub const BATCH: u64 = 256;
@@ -143,32 +142,5 @@ impl<T: relativist_baselines::Table> Subject for AsMade<T> {
 
     fn entry_bytes(&self) -> Option<usize> {
         Some(T::ENTRY_BYTES)
-    }
-}
-
-#[derive(Debug)]
-pub struct Competitor<T>(pub T);
-
-impl<T: Table<Key = u64, Value = u64>> Subject for Competitor<T> {
-    fn insert(&self, key: u64) -> bool {
-        T::insert(&mut self.0.session(), key, key)
-    }
-
-    #[inline(never)]
-    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
-        let mut session = self.0.session();
-        count_missed(keys, sampler, |key| T::get(&mut session, &key))
-    }
-
-    fn resize_to(&self, _: usize) {
-        panic!("{} decides on its size by itself", T::NAME);
-    }
-
-    fn costs(&self) -> Costs {
-        Costs::default()
-    }
-
-    fn entry_bytes(&self) -> Option<usize> {
-        None
     }
 }

@@ -9,7 +9,6 @@ use crate::tables::Table;
 use crate::tables::candidate::Candidate;
 use crate::tables::dashmap::Dashmap;
 use crate::tables::entries::{Key, Kind, Value};
-use crate::tables::evmap::Evmap;
 use crate::tables::flurry::Flurry;
 use crate::tables::hash_index::SccIndex;
 use crate::tables::hashbrown::Hashbrown;
@@ -33,8 +32,6 @@ pub enum Name {
     Dashmap,
     /// flurry::HashMap
     Flurry,
-    /// evmap, with one writer behind a mutex that publishes every update
-    Evmap,
     /// std's HashMap behind std's RwLock
     StdRwlock,
     /// std's HashMap behind parking_lot's RwLock
@@ -99,7 +96,6 @@ impl Name {
             Self::Scc => make::<SccMap<K, V>>(capacity),
             Self::Dashmap => make::<Dashmap<K, V>>(capacity),
             Self::Flurry => make::<Flurry<K, V>>(capacity),
-            Self::Evmap => make::<Evmap<K, V>>(capacity),
             Self::StdRwlock => make::<Locked<std::sync::RwLock<Map<K, V>>, K, V>>(capacity),
             Self::ParkingLot => make::<Locked<parking_lot::RwLock<Map<K, V>>, K, V>>(capacity),
             Self::Hashbrown => make::<Hashbrown<K, V>>(capacity),

@@ -50,9 +50,8 @@ use crate::tools::compare::subprocess::Trace;
 /// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation takes its
 /// own guard or lock. Rows named "handle" keep a guard for 1024 operations, and are compared with
 /// relativist's handle. hashbrown is not synchronised: it shows the lower bound, and except for
-/// lookups it runs with one thread only. evmap's readers have a handle per thread; its writer is
-/// shared through a mutex, and publishes every update. Background threads of a table (relativist,
-/// cds_lfht) run during the measurements.
+/// lookups it runs with one thread only. Background threads of a table (relativist, cds_lfht) run
+/// during the measurements.
 ///
 /// Keys look random, so the processor cannot predict them. A key does not depend on the previous
 /// operation, so operations overlap: this measures throughput, not latency. "harness alone" is the

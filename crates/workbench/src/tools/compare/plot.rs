@@ -8,6 +8,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use crate::harness::chart::{Drawn, GRID, INK};
 use crate::harness::comparison::{CandidateResult, Comparison};
 use crate::harness::fonts;
 use crate::harness::options::spell;
@@ -35,7 +36,6 @@ const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: q
 /// Colours of our bars and of competitors' bars, from few to many threads.
 const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
 const COMPETITORS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
-const INK: RGBColor = RGBColor(40, 44, 52);
 
 /// Draws all comparisons. `caption` is written below each picture.
 pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
@@ -104,8 +104,6 @@ fn is_ours(name: &str) -> bool {
 }
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str) -> Drawn {
     let panels: Vec<Panel<'_>> = Section::of(comparisons.iter().copied()).into_iter().map(Panel::of).collect();
@@ -190,7 +188,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
         .axis_desc_style(("sans-serif", 12).into_font().color(&INK))
         .label_style(("sans-serif", 11).into_font().color(&INK))
         .light_line_style(TRANSPARENT)
-        .bold_line_style(RGBColor(232, 234, 238))
+        .bold_line_style(GRID)
         .axis_style(INK)
         .draw()?;
     for (row, name) in panel.names.iter().enumerate() {
@@ -270,7 +268,7 @@ mod tests {
     fn a_picture_names_everything() {
         let folder = tempfile::tempdir().unwrap();
         let setting = |threads| Setting { threads, ..Setting::new(Workload::Hit, Kind::U64, 1 << 20) };
-        let values = [("relativist", 10.0), ("dashmap", 25.0), ("evmap", 900.0)];
+        let values = [("relativist", 10.0), ("dashmap", 25.0), ("flurry", 900.0)];
         let comparisons = [comparison(setting(1), &values), comparison(setting(2), &values)];
         draw(folder.path(), &comparisons, "relativist-bench compare --workload hit\nA machine").unwrap();
         let picture = std::fs::read_to_string(folder.path().join("hit-u64.svg")).unwrap();

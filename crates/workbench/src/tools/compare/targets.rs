@@ -130,7 +130,7 @@ mod tests {
             updates_percent: Some(updates),
             ..Setting::new(Workload::Matrix, Kind::U64, 8)
         };
-        let values = [("relativist", 10.0), ("flurry", 10.0), ("dashmap", 10.0), ("evmap", 9.0)];
+        let values = [("relativist", 10.0), ("flurry", 10.0), ("dashmap", 10.0), ("libcuckoo", 9.0)];
         assert_eq!(judged(setting(50, 2), &values)[1..], [target("> 1", false), target(">= 1.00", true), None]);
         assert_eq!(judged(setting(10, 2), &values)[3], target("> 1", false));
         assert_eq!(judged(setting(10, 1), &values)[3], None);

@@ -73,7 +73,7 @@ impl Chart<'_> {
         let path = folder.join(format!("{name}.svg"));
         fs::write(&path, &svg).with_context(|| format!("cannot write {}", path.display()))?;
         let path = folder.join(format!("{name}.png"));
-        // Errors are formatted here and below, because the library's error types borrow the picture.
+        // Errors are formatted here, because the library's error types borrow the picture.
         self.draw_on(&BitMapBackend::new(&path, SIZE).into_drawing_area(), lines)
             .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
         Ok(svg)

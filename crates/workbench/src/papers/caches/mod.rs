@@ -47,8 +47,8 @@ use scripts::Tree;
 /// Scripts of a development workload (compile, edit, format, spell) run concurrently on a source
 /// tree. Their effect on the four caches is simulated once, and then replayed on the tables of each
 /// kernel, in an order that changes from run to run. Only the tables are timed: hashing, walking
-/// chains, inserting and removing. The paper timed whole scripts, so differences between kernels are
-/// larger here.
+/// chains, inserting and removing. The paper timed whole scripts, so differences between kernels
+/// are larger here.
 ///
 /// "probes" is the mean number of objects visited per lookup, and "largest" the size of the largest
 /// bucket at the end. They are those of the cache whose tables are compared, or else of the worst

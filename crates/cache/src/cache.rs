@@ -42,6 +42,7 @@ use crate::eviction::item_store::ItemStore;
 use crate::eviction::observer::EvictionObserver;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
+use crate::item::key::HashedKey;
 use crate::item::new::New;
 use crate::memory::allocator::OutOfMemory;
 use crate::usage::{Sequence, Usage};
@@ -135,8 +136,8 @@ impl Cache {
         Cache { hooks: Some(hooks), ..self }
     }
 
-    pub(crate) fn hash(&self, key: &[u8]) -> Hash {
-        Hash::new(self.hasher.hash(key))
+    pub(crate) fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
+        HashedKey { bytes: key, hash: Hash::new(self.hasher.hash(key)) }
     }
 }
 

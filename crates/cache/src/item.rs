@@ -2,6 +2,7 @@
 
 pub(crate) mod hit;
 pub(crate) mod item_ref;
+pub(crate) mod key;
 pub(crate) mod layout;
 pub(crate) mod new;
 pub(crate) mod reserved;

@@ -51,10 +51,21 @@ fn resident() -> usize {
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
+/// The stores of a thread in one phase of the test.
+#[derive(Clone, Copy)]
+struct Phase {
+    seed: u64,
+    /// The range of the values' sizes.
+    sizes: (u64, u64),
+    /// The bytes of all values.
+    bytes: usize,
+}
+
 /// Changes keys that only this thread changes, so that it knows the last value of each. Other
 /// threads only read these keys.
-fn churn(cache: &Cache, thread: u64, phase: u64, sizes: (u64, u64), bytes: usize, newest: &[AtomicU64]) {
-    let mut random = Random((thread << 32 | phase << 8) + 1);
+fn churn(cache: &Cache, thread: u64, phase: Phase, newest: &[AtomicU64]) {
+    let Phase { seed, sizes, bytes } = phase;
+    let mut random = Random((thread << 32 | seed << 8) + 1);
     let (mut stored, mut deleted) = (0, HashSet::new());
     while stored < bytes {
         let key = random.below(KEYS) / THREADS * THREADS + thread;
@@ -103,13 +114,14 @@ fn the_resident_set_stays_within_the_limit() {
     let newest: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let share = if cfg!(debug_assertions) { 4 } else { 40 };
     let phases = [(16, 200), (1_000, 9_000), (16, 100), (10_000, 200_000), (16, 1_000), (500_000, 1_500_000), (50, 60)];
-    for (phase, sizes) in (0..).zip(phases) {
+    for (seed, sizes) in (0..).zip(phases) {
         // Storing the same number of bytes in small values takes longer.
         let bytes = share * if sizes.1 <= 1_000 { MEBIBYTE / 2 } else { 5 * MEBIBYTE };
+        let phase = Phase { seed, sizes, bytes };
         thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (cache, newest) = (&cache, &newest);
-                scope.spawn(move || churn(cache, thread, phase, sizes, bytes, newest));
+                scope.spawn(move || churn(cache, thread, phase, newest));
             }
         });
         let usage = cache.usage();

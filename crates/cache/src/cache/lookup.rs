@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::cache::update::Step;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
+use crate::item::key::HashedKey;
 use crate::item::value_ref::ValueSource;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
@@ -20,15 +21,15 @@ impl Cache {
     pub(crate) fn get_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let now = self.store.begin();
         let guard = relativist_rcu::read();
-        let hash = self.hash(key);
-        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        let key = self.hashed(key);
+        let Some(item) = self.find(key, &guard) else { return Lookup::Miss };
         if self.store.state(item, now) == Lookup::Hit
             && let Some(hit) = self.access(item, now)
         {
             visit(hit);
             return Lookup::Hit;
         }
-        self.get_locked(hash, key, &guard, visit)
+        self.get_locked(key, &guard, visit)
     }
 
     #[inline(always)]
@@ -41,8 +42,9 @@ impl Cache {
         let keys = &keys[..keys.len().min(MAX_BATCH_KEYS)];
         let mut guard = relativist_rcu::read();
         let hashes = self.prefetch_keys(keys, &guard);
-        for (index, (key, &hash)) in keys.iter().zip(&hashes).enumerate() {
-            let item = self.find(hash, key, &guard);
+        for (index, (&bytes, &hash)) in keys.iter().zip(&hashes).enumerate() {
+            let key = HashedKey { bytes, hash };
+            let item = self.find(key, &guard);
             let live = item.filter(|&item| self.store.state(item, now) == Lookup::Hit);
             let goes_on = match (live.and_then(|item| self.access(item, now)), item) {
                 (Some(hit), _) => visit(index, Ok(hit)),
@@ -52,7 +54,7 @@ impl Cache {
                     drop(guard);
                     guard = relativist_rcu::read();
                     let mut goes_on = None;
-                    let lookup = self.get_locked(hash, key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
+                    let lookup = self.get_locked(key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
                     goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
                 }
             };
@@ -67,13 +69,13 @@ impl Cache {
     pub(crate) fn peek_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let now = self.store.begin();
         let guard = relativist_rcu::read();
-        let hash = self.hash(key);
-        let Some(item) = self.find(hash, key, &guard) else { return Lookup::Miss };
+        let key = self.hashed(key);
+        let Some(item) = self.find(key, &guard) else { return Lookup::Miss };
         let state = self.store.state(item, now);
         if state == Lookup::Hit {
             visit(self.show(item, now));
         } else {
-            self.remove_absent(hash, key, &guard);
+            self.remove_absent(key, &guard);
         }
         state
     }
@@ -106,8 +108,8 @@ impl Cache {
 
     /// The item under `key`, even if it has expired or was flushed.
     #[inline(always)]
-    pub(crate) fn find<'g>(&self, hash: Hash, key: &[u8], guard: &'g Guard) -> Option<ItemRef<'g>> {
-        let link = self.store.table.find(hash, has_key(key), guard)?;
+    pub(crate) fn find<'g>(&self, key: HashedKey<'_>, guard: &'g Guard) -> Option<ItemRef<'g>> {
+        let link = self.store.table.find(key.hash, has_key(key.bytes), guard)?;
         // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays
         // allocated.
         Some(unsafe { ItemRef::of_link(link) })
@@ -117,8 +119,8 @@ impl Cache {
     /// flushed, and records an access of an item that was being replaced. Looks the item up again,
     /// because it may have changed.
     #[cold]
-    pub(crate) fn get_locked(&self, hash: Hash, key: &[u8], guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let ((hit, lookup), ..) = self.change(hash, key, guard, |item, lookup, now| {
+    pub(crate) fn get_locked(&self, key: HashedKey<'_>, guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let ((hit, lookup), ..) = self.change(key, guard, |item, lookup, now| {
             let access = |item| self.access(item, now).expect("a status passes on under the lock, which is held");
             (Step::Keep, (item.map(access), lookup))
         });
@@ -133,7 +135,7 @@ impl Cache {
         /// The cache lines of an item that have the key and a small value.
         const LINES: usize = 3;
         let mut hashes = [Hash::new(0); MAX_BATCH_KEYS];
-        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hash(key));
+        hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hashed(key).hash);
         let near =
             |link: NonNull<Link>| (1..LINES).for_each(|line| prefetch(link.as_ptr().wrapping_byte_add(64 * line)));
         self.store.table.prefetch(&hashes[..keys.len()], near, guard);
@@ -142,8 +144,8 @@ impl Cache {
 
     /// Unlinks the item under `key` if it has expired or was flushed.
     #[cold]
-    pub(crate) fn remove_absent(&self, hash: Hash, key: &[u8], guard: &Guard) {
-        self.change(hash, key, guard, |_, _, _| (Step::Keep, ()));
+    pub(crate) fn remove_absent(&self, key: HashedKey<'_>, guard: &Guard) {
+        self.change(key, guard, |_, _, _| (Step::Keep, ()));
     }
 }
 

@@ -5,13 +5,14 @@ use crate::cache::api::{Change, Present};
 use crate::cache::lookup::has_key;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
+use crate::item::key::HashedKey;
 use crate::item::layout::Layout;
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::Status;
 use crate::item::unlinked::{ItemInit, UnlinkedItem};
 use crate::memory::allocator::{AllocContext, OutOfMemory};
-use relativist::raw::{Entry, Hash};
+use relativist::raw::Entry;
 use relativist_rcu::Guard;
 
 /// The step to take with the item in a bucket.
@@ -33,19 +34,17 @@ impl Cache {
         permit: impl FnOnce(Present<'_>) -> (bool, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        let hash = self.hash(key);
+        let key = self.hashed(key);
         let around = match new.value {
-            Value::Reserved(reserved) => self.new_item_around(hash, key, new, reserved),
+            Value::Reserved(reserved) => self.new_item_around(key, new, reserved),
             _ => None,
         };
         let unlinked = match around {
             Some(unlinked) => unlinked,
-            None => {
-                self.with_room(|| self.new_item(hash, key, new, b"", AllocContext::NoLock, self.store.clock.now()))?
-            }
+            None => self.with_room(|| self.new_item(key, new, b"", AllocContext::NoLock, self.store.clock.now()))?,
         };
         let guard = relativist_rcu::read();
-        let ((is_stored, result), item, now) = self.change(hash, key, &guard, |item, lookup, now| {
+        let ((is_stored, result), item, now) = self.change(key, &guard, |item, lookup, now| {
             let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
             (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, (is_permitted, result))
         });
@@ -65,15 +64,16 @@ impl Cache {
         // An item is shown after the lock is released, but within the read section, so its value
         // can be copied for as long as it takes. Waiting for room must happen outside the read
         // section.
-        let (hash, mut show) = (self.hash(key), Some(show));
+        let (key, mut show) = (self.hashed(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
             let mut before = None;
-            let (outcome, item, now) = self.change(hash, key, &guard, |item, lookup, now| {
+            let (outcome, item, now) = self.change(key, &guard, |item, lookup, now| {
                 let hit = item.map(|item| item.hit(now));
                 let (change, result) = decide(Present { item: hit, lookup, now });
-                match self.step(hash, key, change, item, now, &mut before) {
-                    Ok(step) => {
+                match self.step(key, change, item, now) {
+                    Ok((step, status)) => {
+                        before = status;
                         let expiry = if let Step::Put(unlinked) = &step {
                             Some(unlinked.expiry())
                         } else {
@@ -117,8 +117,7 @@ impl Cache {
     /// runs. An expired or flushed item is unlinked.
     pub(crate) fn change<'e, 'g, R>(
         &'e self,
-        hash: Hash,
-        key: &[u8],
+        key: HashedKey<'_>,
         guard: &'g Guard,
         decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, u32) -> (Step<'e>, R),
     ) -> (R, Option<ItemRef<'g>>, u32) {
@@ -128,7 +127,7 @@ impl Cache {
             // the read section of `guard` stay allocated until it ends.
             unsafe { ItemRef::<'g>::of_link(link) }
         };
-        match self.store.table.entry(hash, has_key(key), guard) {
+        match self.store.table.entry(key.hash, has_key(key.bytes), guard) {
             Entry::Vacant(entry) => {
                 let (step, result) = decide(None, Lookup::Miss, now);
                 let Step::Put(unlinked) = step else { return (result, None, now) };
@@ -171,15 +170,14 @@ impl Cache {
     /// replaces.
     pub(crate) fn new_item(
         &self,
-        hash: Hash,
-        key: &[u8],
+        key: HashedKey<'_>,
         new: &New<'_>,
         present: &[u8],
         context: AllocContext,
         now: u32,
     ) -> Result<UnlinkedItem<'_>, OutOfMemory> {
         let mut text = String::new();
-        let init = ItemInit::new(hash, key, new, present, &mut text, now);
+        let init = ItemInit::new(key, new, present, &mut text, now);
         UnlinkedItem::new(&init, &self.store.allocator, context, || self.store.table_charge())
     }
 
@@ -187,40 +185,38 @@ impl Cache {
     #[cold]
     pub(crate) fn new_item_around(
         &self,
-        hash: Hash,
-        key: &[u8],
+        key: HashedKey<'_>,
         new: &New<'_>,
         reserved: &ReservedValue,
     ) -> Option<UnlinkedItem<'_>> {
         let mut text = String::new();
-        let init = ItemInit::new(hash, key, new, b"", &mut text, self.store.clock.now());
+        let init = ItemInit::new(key, new, b"", &mut text, self.store.clock.now());
         UnlinkedItem::around(&init, reserved, &self.store.allocator)
     }
 
-    /// Returns the step for `change` of `item`, and carries out a mark. For a mark, sets `before`
-    /// to the status that the item had. The bucket is locked.
+    /// Returns the step for `change` of `item`, and carries out a mark. For a mark, also returns
+    /// the status that the item had. The bucket is locked.
     pub(crate) fn step(
         &self,
-        hash: Hash,
-        key: &[u8],
+        key: HashedKey<'_>,
         change: Change<'_>,
         item: Option<ItemRef<'_>>,
         now: u32,
-        before: &mut Option<Status>,
-    ) -> Result<Step<'_>, OutOfMemory> {
+    ) -> Result<(Step<'_>, Option<Status>), OutOfMemory> {
         match change {
-            Change::Keep => Ok(Step::Keep),
-            Change::Remove => Ok(Step::Remove),
+            Change::Keep => Ok((Step::Keep, None)),
+            Change::Remove => Ok((Step::Remove, None)),
             Change::Put(new) => {
                 let present = item.map_or(&b""[..], ItemRef::value);
-                Ok(Step::Put(self.new_item(hash, key, &new, present, AllocContext::UnderBucketLock, now)?))
+                let unlinked = self.new_item(key, &new, present, AllocContext::UnderBucketLock, now)?;
+                Ok((Step::Put(unlinked), None))
             }
             Change::Mark { expiry, add, is_access } => {
-                if let Some(item) = item {
+                let mark = |item: ItemRef<'_>| {
                     expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
-                    *before = Some(item.status().mark(add, is_access.then_some(now)));
-                }
-                Ok(Step::Keep)
+                    item.status().mark(add, is_access.then_some(now))
+                };
+                Ok((Step::Keep, item.map(mark)))
             }
         }
     }
@@ -265,16 +261,16 @@ mod tests {
     /// A store that fails repeatedly, because other threads take the room, gets a reservation.
     #[test]
     fn a_store_that_fails_often_gets_a_reservation() {
-        let engine = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
+        let cache = Cache::new(Arc::new(Clock::new(1000)), 1 << 20, 1 << 20).unwrap();
         let by_another = || {
             let allocate = || {
-                let place = engine.store.allocator.allocate(600_000, AllocContext::NoLock, || 0);
-                place.map(|place| engine.store.allocator.abandon(place, 600_000)).is_ok()
+                let place = cache.store.allocator.allocate(600_000, AllocContext::NoLock, || 0);
+                place.map(|place| cache.store.allocator.abandon(place, 600_000)).is_ok()
             };
             thread::scope(|scope| scope.spawn(allocate).join().expect("no panic"))
         };
         let mut could_others = Vec::new();
-        let outcome = engine.with_room(|| {
+        let outcome = cache.with_room(|| {
             could_others.push(by_another());
             if could_others.len() < 12 { Err(OutOfMemory { requested: 500_000 }) } else { Ok(()) }
         });
@@ -285,8 +281,8 @@ mod tests {
 
     #[test]
     fn fetches_too_late_for_a_copy_count_for_the_copy() {
-        fetch_when_replaced(|engine, item| {
-            let copy = UnlinkedItem::copy(item, 1100, &engine.store.allocator, || 0).unwrap();
+        fetch_when_replaced(|cache, item| {
+            let copy = UnlinkedItem::copy(item, 1100, &cache.store.allocator, || 0).unwrap();
             copy.take_over(item, 0, 1100);
             (copy, (100, b"value"))
         });
@@ -294,9 +290,9 @@ mod tests {
 
     #[test]
     fn fetches_too_late_for_a_replaced_item_count_for_its_successor() {
-        fetch_when_replaced(|engine, item| {
+        fetch_when_replaced(|cache, item| {
             let new = New { inherits: Marks::FETCHED, ..New::plain(0, Value::Whole(b"other")) };
-            let heir = engine.new_item(engine.hash(KEY), KEY, &new, b"", AllocContext::UnderBucketLock, 1100).unwrap();
+            let heir = cache.new_item(cache.hashed(KEY), &new, b"", AllocContext::UnderBucketLock, 1100).unwrap();
             heir.inherit(item);
             (heir, (0, b"other"))
         });
@@ -309,8 +305,8 @@ mod tests {
         successor: impl for<'e> Fn(&'e Cache, ItemRef<'_>) -> (UnlinkedItem<'e>, (u32, &'static [u8])),
     ) {
         let clock = Arc::new(Clock::new(1000));
-        let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
-        engine.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
+        let cache = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        cache.store(Mode::Set, KEY, Content { flags: 0, exptime: 0, value: b"value" });
         clock.set(1100);
         let fact = |hit: Hit<'_>| (hit.marks, hit.idle, hit.value.to_vec());
         let begun = AtomicU64::new(0);
@@ -318,7 +314,7 @@ mod tests {
             let mut found = None;
             // SeqCst: the simplest choice in a test.
             begun.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(engine.get(KEY, |hit| found = Some(fact(hit))), Lookup::Hit);
+            assert_eq!(cache.get(KEY, |hit| found = Some(fact(hit))), Lookup::Hit);
             found.unwrap()
         };
         let fetch_many = || {
@@ -328,18 +324,18 @@ mod tests {
                 found = Some(fact(hit.unwrap()));
                 true
             };
-            assert_eq!(engine.get_many(&[KEY], note), 1);
+            assert_eq!(cache.get_many(&[KEY], note), 1);
             found.unwrap()
         };
         let (wanted, mut found) = thread::scope(|scope| {
             let guard = relativist_rcu::read();
-            let Entry::Occupied(entry) = engine.store.table.entry(engine.hash(KEY), has_key(KEY), &guard) else {
+            let Entry::Occupied(entry) = cache.store.table.entry(cache.hashed(KEY).hash, has_key(KEY), &guard) else {
                 panic!("stored just now")
             };
             // SAFETY: a link of an item, found inside the read section.
             let item = unsafe { ItemRef::of_link(entry.get()) };
-            let (copy, wanted) = successor(&engine, item);
-            assert!(engine.access(item, 1100).is_none());
+            let (copy, wanted) = successor(&cache, item);
+            assert!(cache.access(item, 1100).is_none());
             let one = scope.spawn(fetch_one);
             let many = scope.spawn(fetch_many);
             while begun.load(Ordering::SeqCst) < 2 {
@@ -354,12 +350,12 @@ mod tests {
                 unsafe { entry.replace(link) };
             });
             // SAFETY: unlinked just now, within the section of `guard`.
-            unsafe { item.free_item(&engine.store.allocator, &guard) };
+            unsafe { item.free_item(&cache.store.allocator, &guard) };
             (wanted, [one.join().unwrap(), many.join().unwrap()])
         });
         found.sort_by_key(|(marks, ..)| marks.has(Marks::FETCHED));
         let (idle, value) = wanted;
         assert_eq!(found, [(Marks::NONE, idle, value.to_vec()), (Marks::FETCHED, 0, value.to_vec())]);
-        assert_eq!(engine.peek(KEY, |hit| assert_eq!((hit.marks, hit.idle), (Marks::FETCHED, 0))), Lookup::Hit);
+        assert_eq!(cache.peek(KEY, |hit| assert_eq!((hit.marks, hit.idle), (Marks::FETCHED, 0))), Lookup::Hit);
     }
 }

@@ -98,17 +98,8 @@ impl ItemAllocator {
             }
             return ReclaimStep::Attempt;
         }
-        let is_patient = need <= room + pool.waiting_bytes() || reclaim.last_sweep_freed_nothing;
-        if is_patient && let Some(grace) = pool.next_grace() {
-            reclaim.last_sweep_freed_nothing = false;
-            return ReclaimStep::Wait(grace);
-        }
-        if !evicts && pool.is_refused(need, self.linked()) {
-            return ReclaimStep::OutOfMemory;
-        }
-        if !evicts && reclaim.last_sweep_freed_nothing {
-            pool.refuse(need, self.linked());
-            return ReclaimStep::OutOfMemory;
+        if let Some(step) = self.step_without_sweep(&mut pool, reclaim, evicts) {
+            return step;
         }
         let is_urgent = reclaim.swept > max_sweeps;
         if let Some(victim) = pool.victim(evicts, is_urgent) {
@@ -127,6 +118,27 @@ impl ItemAllocator {
             return ReclaimStep::Wait(grace);
         }
         self.last_reclaim_step(pool, reclaim, evicts, is_resizing)
+    }
+
+    /// Waits for readers if that makes enough room, or if the last sweep freed nothing. Gives up if
+    /// a sweep would find no room.
+    fn step_without_sweep(&self, pool: &mut BlockPool, reclaim: &mut Reclaim, evicts: bool) -> Option<ReclaimStep> {
+        let need = reclaim.need;
+        let is_patient = need <= pool.room(false) + pool.waiting_bytes() || reclaim.last_sweep_freed_nothing;
+        if is_patient && let Some(grace) = pool.next_grace() {
+            reclaim.last_sweep_freed_nothing = false;
+            return Some(ReclaimStep::Wait(grace));
+        }
+        if evicts {
+            return None;
+        }
+        if pool.is_refused(need, self.linked()) {
+            return Some(ReclaimStep::OutOfMemory);
+        }
+        reclaim.last_sweep_freed_nothing.then(|| {
+            pool.refuse(need, self.linked());
+            ReclaimStep::OutOfMemory
+        })
     }
 
     /// Returns what to do when no block is left to evict or to compact, and none waits for readers.

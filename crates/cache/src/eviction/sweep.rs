@@ -263,25 +263,25 @@ mod tests {
     #[test]
     fn an_item_touched_when_a_sweep_has_found_it_expired_stays() {
         let clock = Arc::new(Clock::new(1000));
-        let engine = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
-        engine.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
-        engine.store.allocator.close_all(|_| true);
+        let cache = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        cache.store(Mode::Set, b"key", Content { flags: 0, exptime: 10, value: b"value" });
+        cache.store.allocator.close_all(|_| true);
         clock.set(1010);
-        let Victim { block, purpose } = engine.store.allocator.next_due(1010).expect("something expires");
+        let Victim { block, purpose } = cache.store.allocator.next_due(1010).expect("something expires");
         let (counts, schedule) = (SweepStats::default(), Schedule::default());
-        let mut sweep = Sweep { store: &engine.store, purpose, now: 1010, is_watched: false, counts, schedule };
+        let mut sweep = Sweep { store: &cache.store, purpose, now: 1010, is_watched: false, counts, schedule };
         block.forget();
         // SAFETY: a victim is closed, has no pending items, and is ours until it is put back.
         let item = unsafe { items_of(block) }.next().expect("the one item");
         let Ok(verdict) = sweep.look(item) else { panic!("it has expired") };
         assert_eq!((verdict.state, verdict.visits), (Lookup::Expired, None));
         clock.set(1009);
-        assert!(engine.touch(b"key", 100));
+        assert!(cache.touch(b"key", 100));
         clock.set(1010);
         assert!(sweep.carry_out(item, &verdict) == Fate::Stays);
         let Sweep { counts, schedule, .. } = sweep;
         assert_eq!((counts, schedule.next(1010)), (SweepStats::default(), Some(1109)), "when it expires now");
-        engine.store.allocator.put_back(block, false, counts);
-        assert_eq!(engine.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
+        cache.store.allocator.put_back(block, false, counts);
+        assert_eq!(cache.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
+use crate::item::key::HashedKey;
 use crate::item::layout::{ITEM_OVERHEAD, Item, Layout};
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
@@ -38,8 +39,7 @@ impl<'a> ItemInit<'a> {
     /// # Panics
     /// If the key or the value is too long for an item's header.
     pub(crate) fn new(
-        hash: Hash,
-        key: &'a [u8],
+        key: HashedKey<'a>,
         new: &New<'a>,
         present: &'a [u8],
         text: &'a mut String,
@@ -58,6 +58,7 @@ impl<'a> ItemInit<'a> {
                 [text.as_bytes(), b""]
             }
         };
+        let HashedKey { bytes: key, hash } = key;
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
         let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
         let &New { flags, expiry, cas, marks, inherits, .. } = new;

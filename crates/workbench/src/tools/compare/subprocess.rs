@@ -270,9 +270,10 @@ mod tests {
     fn memory_that_is_used_is_seen() {
         let mut memory = Memory::now().unwrap();
         let before = memory.grown().unwrap();
-        let block = vec![1u8; 64 << 20];
+        let block = vec![1u8; 256 << 20];
         let grown = memory.grown().unwrap() - before;
-        assert!(grown > 60 << 20, "{grown}");
+        // Other tests of this process allocate and free at the same time.
+        assert!(grown > 128 << 20, "{grown}");
         drop(block);
     }
 }

@@ -111,7 +111,7 @@ impl ItemStore {
         let bytes = |buckets| buckets * size_of::<usize>();
         TableMemory {
             bytes: bytes(buckets),
-            charge: self.table.array_bytes().max(bytes(buckets) + if grows { bytes(grown) } else { 0 }),
+            charge: self.table.bucket_bytes().max(bytes(buckets) + if grows { bytes(grown) } else { 0 }),
             is_resizing: self.table.is_resizing(),
         }
     }

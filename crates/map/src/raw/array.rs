@@ -213,7 +213,11 @@ impl<'a> Array<'a> {
 
     /// Returns the size of the array in memory.
     pub(super) fn bytes(self) -> usize {
-        size_of::<Header>() + self.len() * size_of::<Head>()
+        size_of::<Header>() + self.bucket_bytes()
+    }
+
+    pub(super) fn bucket_bytes(self) -> usize {
+        self.len() * size_of::<Head>()
     }
 
     #[inline(always)]

@@ -99,7 +99,7 @@ impl Resizer {
         self.retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
     }
 
-    /// Frees the retired arrays whose readers have left. Returns their bytes.
+    /// Frees the retired arrays whose readers have left. Returns the bytes of their buckets.
     pub(super) fn free_retired(&mut self) -> usize {
         let mut freed = 0;
         self.retired.retain(|retired| {
@@ -107,7 +107,7 @@ impl Resizer {
             if has_passed {
                 // SAFETY: it is alive until it is freed here.
                 let array = unsafe { retired.array.get() };
-                freed += array.bytes();
+                freed += array.bucket_bytes();
                 // SAFETY: no reader can have found it after it was replaced, and those from before
                 // have left.
                 unsafe { array.free() };
@@ -180,7 +180,7 @@ impl TableInner {
     fn allocate_array<'a>(&self, bits: u32) -> Result<Array<'a>, AllocError> {
         let array = Array::allocate(bits)?;
         // Relaxed: a statistic.
-        self.counts.array_bytes.fetch_add(array.bytes(), Relaxed);
+        self.counts.bucket_bytes.fetch_add(array.bucket_bytes(), Relaxed);
         Ok(array)
     }
 

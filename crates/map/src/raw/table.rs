@@ -103,8 +103,8 @@ static RESIZER: Site = Site::new("map_resizer");
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) buckets: AtomicUsize,
-    /// Bytes of all arrays that are allocated.
-    pub(super) array_bytes: AtomicUsize,
+    /// Bytes of the buckets of all arrays that are allocated.
+    pub(super) bucket_bytes: AtomicUsize,
     pub(super) resizing: AtomicBool,
     pub(super) grows: AtomicU64,
     pub(super) shrinks: AtomicU64,
@@ -147,7 +147,7 @@ impl Table {
         };
         inner.size_changed(array.len());
         // Relaxed: a statistic.
-        inner.counts.array_bytes.store(array.bytes(), Relaxed);
+        inner.counts.bucket_bytes.store(array.bucket_bytes(), Relaxed);
         // Unlocking a bucket relies on RCU having chosen its barrier.
         active_barrier();
         Ok(Self { inner: Arc::new(inner) })
@@ -180,11 +180,11 @@ impl Table {
         self.inner.counts.buckets.load(Relaxed)
     }
 
-    /// Returns the bytes of all bucket arrays: the present one, one that a resize is filling, and
-    /// replaced ones that lookups may still use.
-    pub fn array_bytes(&self) -> usize {
+    /// Returns the bytes of the buckets of all arrays: the present array, one that a resize is
+    /// filling, and replaced ones that lookups may still use.
+    pub fn bucket_bytes(&self) -> usize {
         // Relaxed: a statistic.
-        self.inner.counts.array_bytes.load(Relaxed)
+        self.inner.counts.bucket_bytes.load(Relaxed)
     }
 
     /// Returns whether a resize is in progress.
@@ -396,7 +396,7 @@ impl TableInner {
         let is_blocked = loop {
             self.cut_if_unused(&mut resizer);
             // Relaxed: a statistic.
-            self.counts.array_bytes.fetch_sub(resizer.free_retired(), Relaxed);
+            self.counts.bucket_bytes.fetch_sub(resizer.free_retired(), Relaxed);
             let Some(wanted) = self.wanted().map(bits_for) else { break false };
             let resized = if wanted > resizer.bits {
                 if resizer.is_recently_uncut() {
@@ -434,9 +434,9 @@ impl TableInner {
         drop(resizer);
         retired.for_each(|array| {
             // SAFETY: only `free_later` frees it.
-            let bytes = unsafe { array.get() }.bytes();
+            let bytes = unsafe { array.get() }.bucket_bytes();
             // Relaxed: a statistic.
-            self.counts.array_bytes.fetch_sub(bytes, Relaxed);
+            self.counts.bucket_bytes.fetch_sub(bytes, Relaxed);
             free_later(array);
         });
         result

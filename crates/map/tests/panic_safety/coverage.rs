@@ -40,7 +40,7 @@ const ELSEWHERE: &[&str] = &[
 /// covers that.
 const HARMLESS: &[&str] = &[
     "add_stats",
-    "array_bytes",
+    "bucket_bytes",
     "buckets",
     "builder",
     "chains",

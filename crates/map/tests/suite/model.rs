@@ -133,6 +133,7 @@ impl Pair {
         Self { map, model: Model::new(), hashing }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a few lines for each operation of the map")]
     fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Insert(key, value) => self.insert(key, value),

@@ -268,12 +268,8 @@ impl Driver {
                 heard = Instant::now();
             } else if heard.elapsed() >= PATIENCE {
                 let is_late = now >= until && schedule.is_some();
-                ensure!(
-                    self.outstanding == 0 || is_late,
-                    "{} requests without a reply for {} s",
-                    self.outstanding,
-                    PATIENCE.as_secs()
-                );
+                let (requests, seconds) = (self.outstanding, PATIENCE.as_secs());
+                ensure!(requests == 0 || is_late, "{requests} requests without a reply for {seconds} s");
                 // No client is connected, or an open loop waits for late replies. The remaining
                 // requests count as late.
                 if now >= until {

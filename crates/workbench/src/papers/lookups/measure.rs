@@ -214,7 +214,8 @@ impl Filled {
     }
 
     pub fn measure(&self, cpus: &Cpus, readers: usize, case: Case, run: usize) -> Result<Sample> {
-        let sample = measure(self.prepared(case), self.name, &self.setting, cpus, readers, case, run)?;
+        let run = Run { readers, case, number: run };
+        let sample = measure(self.prepared(case), self.name, &self.setting, cpus, run)?;
         Ok(Sample { first_expand: self.first_expand, ..sample })
     }
 }
@@ -236,15 +237,16 @@ struct Findings {
     resizes: Mutex<[Resizes; 2]>,
 }
 
-fn measure(
-    table: &dyn Subject,
-    name: Name,
-    setting: &Setting,
-    cpus: &Cpus,
+/// One of the runs of a case.
+#[derive(Clone, Copy)]
+struct Run {
     readers: usize,
     case: Case,
-    run: usize,
-) -> Result<Sample> {
+    number: usize,
+}
+
+fn measure(table: &dyn Subject, name: Name, setting: &Setting, cpus: &Cpus, run: Run) -> Result<Sample> {
+    let Run { readers, case, number: run } = run;
     let findings =
         Findings { misses: AtomicU64::new(0), latencies: Mutex::new(Latencies::new()), resizes: Mutex::default() };
     let resizing = matches!(case, Case::Continuous { .. });
@@ -383,7 +385,8 @@ mod tests {
         let table = Forgetful { table: Name::Unzip.make(16, SETTING.hasher), lost: 7 };
         assert!(keys(&SETTING).into_iter().all(|key| table.insert(key)));
         let case = Case::Fixed { shift: 4 };
-        let error = measure(&table, Name::Unzip, &SETTING, &Cpus::allowed(), 1, case, 0).unwrap_err();
+        let error =
+            measure(&table, Name::Unzip, &SETTING, &Cpus::allowed(), Run { readers: 1, case, number: 0 }).unwrap_err();
         assert!(error.to_string().contains("missed a key that is in the table (run 0, 2^4 buckets)"), "{error}");
         assert_eq!(crate::conclude(Err(error)), std::process::ExitCode::FAILURE);
     }

@@ -322,7 +322,8 @@ fn hash_asks_a_server_for_its_keys() {
     let sets: String = (0..100).map(|n| format!("set key:{n} 0 0 1\r\nx\r\n")).collect();
     client.write_all(format!("{sets}quit\r\n").as_bytes()).unwrap();
     client.read_to_string(&mut String::new()).unwrap();
-    let (_, document) = measure(&format!("hash --server {address} --most 64 --function siphash,fnv-1a --probe-ns 5"));
+    let (_, document) =
+        measure(&format!("hash --server {address} --max-keys 64 --function siphash,fnv-1a --probe-ns 5"));
     let section = &document["results"][0];
     assert_eq!(section["keys"], 64);
     assert_eq!(section["rows"].as_array().unwrap().len(), 6);

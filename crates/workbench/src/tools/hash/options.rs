@@ -56,7 +56,7 @@ pub struct Options {
 
     /// Read at most this number of keys
     #[arg(long, value_name = "KEYS", value_parser = parse_count)]
-    most: Option<u64>,
+    max_keys: Option<u64>,
 
     /// Functions to test [default: all; with --files, all but those of the paper for other caches]
     #[arg(long = "function", value_name = "FUNCTION", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
@@ -171,15 +171,15 @@ impl Options {
 
     /// Limits `source` to the maximum number of keys.
     pub(super) fn limited(&self, source: Box<dyn Source>) -> Box<dyn Source> {
-        match self.most {
-            Some(most) => limited(source, most),
+        match self.max_keys {
+            Some(max_keys) => limited(source, max_keys),
             None => source,
         }
     }
 }
 
-fn limited(source: Box<dyn Source>, most: u64) -> Box<dyn Source> {
-    Box::new(Limited { source, most, left: most })
+fn limited(source: Box<dyn Source>, max_keys: u64) -> Box<dyn Source> {
+    Box::new(Limited { source, max_keys, left: max_keys })
 }
 
 fn count(source: &mut dyn Source) -> Result<u64> {
@@ -195,7 +195,7 @@ fn count(source: &mut dyn Source) -> Result<u64> {
 
 struct Limited {
     source: Box<dyn Source>,
-    most: u64,
+    max_keys: u64,
     left: u64,
 }
 
@@ -209,7 +209,7 @@ impl Source for Limited {
     }
 
     fn share(&self) -> Option<f64> {
-        let own = (self.most - self.left) as f64 / self.most.max(1) as f64;
+        let own = (self.max_keys - self.left) as f64 / self.max_keys.max(1) as f64;
         Some(self.source.share().map_or(own, |share| share.max(own)))
     }
 }

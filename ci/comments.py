@@ -1,26 +1,29 @@
-"""Checks comments in Rust sources: no line is wider than 100 columns, and no word of ci/forbidden-words.txt is used. Add a folder or a file
-to a list as soon as it passes."""
+"""Checks comments: no line of a Rust source is wider than 100 columns, and no comment has a word of ci/forbidden-words.txt."""
 
 import re
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Comments are at most WIDTH columns wide in these folders.
 WIDTH = 100
-NARROW = ["crates/rcu", "crates/cache", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server", "fuzz"]
-# Comments have no forbidden words in these folders.
-PLAIN = ["crates/cache", "crates/rcu", "crates/map", "crates/baselines", "crates/capi", "crates/testing", "crates/workbench", "crates/memcache", "crates/server", "fuzz"]
 
-COMMENT = re.compile(r"^\s*//[/!]? ?(.*)$")
+# The comments of a language: the text of a line that is one.
+COMMENT = {
+    ".rs": re.compile(r"^\s*//[/!]? ?(.*)$"),
+    ".sh": re.compile(r"^\s*# ?(.*)$"),
+    ".py": re.compile(r"^\s*# ?(.*)$"),
+    ".pml": re.compile(r"^\s*/?\* ?(.*)$"),
+}
 # Lines that cannot be broken: code, tables, links, and pictures are indented code.
 UNBREAKABLE = re.compile(r"\s*(\||```|\[[^\]]+\]: |\S+$)")
 
 
 def main():
     rules = [rule(line) for line in (ROOT / "ci/forbidden-words.txt").read_text().splitlines() if line and not line.startswith("# ")]
-    problems = [problem for path in sources(NARROW) for problem in wide(path)]
-    problems += [problem for path in sources(PLAIN) for problem in forbidden(path, rules)]
+    rust = sources(".rs", "crates", "fuzz")
+    others = sources(".sh", "ci") + sources(".py", "ci") + sources(".pml", "proofs")
+    problems = [problem for path in rust for problem in wide(path)]
+    problems += [problem for path in rust + others for problem in forbidden(path, rules)]
     for problem in problems:
         print(f"comments: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -31,19 +34,18 @@ def rule(line):
     return re.compile(pattern, re.I), instead
 
 
-def sources(places):
-    for place in places:
-        found = [ROOT / place] if place.endswith(".rs") else sorted((ROOT / place).rglob("*.rs"))
-        if not found:
-            sys.exit(f"comments: {place} has no sources")
-        yield from found
+def sources(suffix, *folders):
+    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*" + suffix)) if "target" not in path.parts]
+    if not found:
+        sys.exit(f"comments: no {suffix} files in {', '.join(folders)}")
+    return found
 
 
 def comments(path):
     """The paragraphs of all comments, as lists of (line number, line, text); lines in code blocks apart, with no text."""
     paragraph, is_code = [], False
     for number, line in enumerate(path.read_text().splitlines(), 1):
-        match = COMMENT.match(line)
+        match = COMMENT[path.suffix].match(line)
         text = match[1] if match else ""
         if not text.strip():
             is_code = is_code and bool(match)

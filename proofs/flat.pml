@@ -1,5 +1,5 @@
 /* A flat table, whose entries are in the buckets themselves: lookups and updates while it is
- * resized, without any wait for readers. It is the design for a second map beside the one of
+ * resized, without any wait for readers. It is the design of a second map, next to the one of
  * crates/map/src/raw. Each access to shared memory is a step of its own. Memory is sequentially
  * consistent.
  *

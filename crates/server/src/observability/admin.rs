@@ -7,6 +7,10 @@
 //! Ten times a second the accepting thread also records the size of the table, because resizes are
 //! over in milliseconds. Statistics that need a look at every bucket are gathered piece by piece
 //! ([`report::Survey`]), so no request waits for more than one piece.
+//!
+//! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
+//! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
+//! and clients would still have to be written.
 
 mod history;
 mod http;

@@ -5,6 +5,10 @@
 //! command pauses, the time after the pause is not included. Without `--admin` nothing is sampled,
 //! and the check for that costs a branch. A bucket is an eighth of a power of two wide, so
 //! quantiles are at most 12.5 % too high.
+//!
+//! A thread records with a plain load and store of a counter of its own, while the threads of
+//! `--admin` read it. The histograms of the crate `hdrhistogram` are recorded through `&mut`: a
+//! reader would need a lock on the path of commands, or their channel to another thread.
 
 use crate::observability::stats::Counter;
 use relativist_memcache::binary::Opcode;

@@ -54,7 +54,7 @@ for program in crates/*/src/lib.rs crates/*/tests/*.rs crates/*/tests/*/main.rs;
   case $program in */loom.rs | */loom/main.rs | */shuttle.rs | crates/testing/src/*) continue ;; esac
   grep -q 'relativist_testing' "$program" || { echo "lint: $program lacks \`use relativist_testing as _;\`" >&2; exit 1; }
 done
-# Comments are narrow, and free of the words in ci/forbidden-words.txt, in the folders that the script lists.
+# Comments are narrow, and free of the words in ci/forbidden-words.txt.
 python3 ci/comments.py
 none "limits are called MAX_ and MIN_, as in std" '\b(const|static) [A-Z_]*\b(MOST|FEWEST|LEAST|LONGEST|SHORTEST|SMALLEST|LARGEST)(_|:)' \
   crates/rcu crates/map crates/baselines crates/capi fuzz

@@ -84,7 +84,7 @@ fn serve(
         if is_interactive && !addresses.is_empty() {
             log::notice(&format!("listening on {}; press Ctrl-C to stop", addresses.join(", ")));
         }
-        systemd::tell_ready();
+        systemd::notify_ready();
         if let Some(readiness) = readiness {
             readiness.announce(options.verbose > 0);
         }

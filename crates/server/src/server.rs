@@ -167,7 +167,7 @@ impl<'o> Privileged<'o> {
             sockets.listeners.push(socket);
         }
         if sockets.listeners.is_empty() && sockets.udp.is_empty() {
-            log.say(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
+            log.write(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
         }
         let io = Io::choose(options.io, &log)
             .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
@@ -309,10 +309,10 @@ impl Server {
     pub fn saver(&self) -> Saver {
         let (shared, snapshot) = (Arc::clone(&self.shared), self.snapshot.clone());
         Saver(Box::new(move || match &snapshot {
-            None => shared.log.say(Level::Warning, format_args!("no snapshot written: there is no --snapshot")),
+            None => shared.log.write(Level::Warning, format_args!("no snapshot written: there is no --snapshot")),
             Some(snapshot) => {
                 if !snapshot.is_read_after_crash() {
-                    shared.log.say(
+                    shared.log.write(
                         Level::Warning,
                         format_args!(
                             "only a server started with --warm-after-crash will read the snapshot that is being written"
@@ -320,7 +320,7 @@ impl Server {
                     );
                 }
                 if let Err(error) = save(snapshot, &shared, Occasion::Request) {
-                    shared.log.say(Level::Warning, format_args!("{error}"));
+                    shared.log.write(Level::Warning, format_args!("{error}"));
                 }
             }
         }))
@@ -363,7 +363,7 @@ impl Server {
         }
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
         let maintenance = MaintenanceThread::start(&shared).map_err(cannot_start)?;
-        shared.log.say(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
+        shared.log.write(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         announce();
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -410,7 +410,7 @@ fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
     // Relaxed: a statistic, on which no other data depends.
     shared.snapshot_written.store(shared.ticker.clock().now(), Ordering::Relaxed);
-    shared.log.say(Level::Trouble, format_args!("{items} items written to {path}"));
+    shared.log.write(Level::Trouble, format_args!("{items} items written to {path}"));
     Ok(())
 }
 
@@ -438,10 +438,10 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
 
 fn reload(shared: &SharedState) {
     if let Some(Err(error)) = shared.users.as_ref().map(Users::reload) {
-        shared.log.say(Level::Warning, format_args!("cannot reload the users: {error}"));
+        shared.log.write(Level::Warning, format_args!("cannot reload the users: {error}"));
     }
     if let Some(Err(problem)) = shared.tls.as_ref().map(|tls| tls.refresh(&shared.log)) {
-        shared.log.say(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
+        shared.log.write(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
     }
 }
 
@@ -544,7 +544,7 @@ fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
     let admin = Admin::bind(address)
         .map_err(|error| StartError::System(format!("cannot listen on {address} (--admin)"), error))?;
     if !address.ip().is_loopback() {
-        log.say(
+        log.write(
             Level::Warning,
             format_args!("the statistics at {address} (--admin) are open to every client that can connect"),
         );
@@ -583,7 +583,7 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
         let file = std::path::absolute(&file).unwrap_or(file);
         (Users::for_sasl(file.clone()), file)
     } else {
-        log.say(Level::Warning, format_args!("no client can log in: {SASL_FILE_VARIABLE} names no file with users"));
+        log.write(Level::Warning, format_args!("no client can log in: {SASL_FILE_VARIABLE} names no file with users"));
         return Ok(None);
     };
     let cannot_read = |error| StartError::System(format!("cannot read the users in {}", file.display()), error);

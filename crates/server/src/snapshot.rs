@@ -67,18 +67,18 @@ impl Snapshot {
         let (engine, start, path) = (make()?, Instant::now(), self.path.display());
         match self.read(&engine) {
             Ok(None) => {
-                log.say(Level::Internal, format_args!("there is no snapshot {path} yet"));
+                log.write(Level::Internal, format_args!("there is no snapshot {path} yet"));
                 Ok((engine, Restored { is_file_used: false }))
             }
             Ok(Some(Summary { items, left_out })) => {
-                log.say(
+                log.write(
                     Level::Trouble,
                     format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
                 );
                 Ok((engine, Restored { is_file_used: true }))
             }
             Err(refusal) => {
-                log.say(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
+                log.write(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
                 // Items read before the refusal are not trusted either.
                 drop(engine);
                 Ok((make()?, Restored { is_file_used: false }))

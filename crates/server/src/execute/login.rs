@@ -28,7 +28,7 @@ impl Executor<'_> {
     /// Answers a login of the text protocol.
     pub fn log_in(&self, session: &Session, user: &[u8], password: &[u8], out: &mut Vec<u8>) -> Verdict {
         self.counters.auth_cmds.bump();
-        let verdict = self.judge(session, user, password);
+        let verdict = self.verify(session, user, password);
         if verdict != Verdict::Welcome {
             self.counters.auth_errors.bump();
         }
@@ -40,20 +40,20 @@ impl Executor<'_> {
         verdict
     }
 
-    pub(super) fn judge(&self, session: &Session, user: &[u8], password: &[u8]) -> Verdict {
+    pub(super) fn verify(&self, session: &Session, user: &[u8], password: &[u8]) -> Verdict {
         let users = self.shared.users.as_ref();
         let from = session.transport.address();
         let attempt = users.map_or(Attempt::Wrong, |users| users.attempt(from, user, password, self.now()));
         let log = &self.shared.log;
         if matches!(attempt, Attempt::Wrong | Attempt::LastWrong) {
-            log.say(
+            log.write(
                 Level::Trouble,
                 format_args!("a login of connection {} from {} failed", session.id, session.transport),
             );
         }
         if attempt == Attempt::LastWrong {
             let address = from.map_or("the Unix socket".into(), |address| address.to_string());
-            log.say(
+            log.write(
                 Level::Trouble,
                 format_args!("logins from {address} are refused for a while, because too many have failed"),
             );

@@ -224,10 +224,10 @@ impl Executor<'_> {
     /// Appends the reply to an `mg` that has found an item as `old` and left it as `new`.
     fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
         let is_known = request.flags.compare == Some(self.visible(old.cas));
-        let tells_value = request.flags.returns_value() && !is_known;
-        let lease = if tells_value { self.lease(new) } else { None };
+        let returns_value = request.flags.returns_value() && !is_known;
+        let lease = if returns_value { self.lease(new) } else { None };
         let out = &mut replies.bytes;
-        if tells_value {
+        if returns_value {
             out.reserve(128 + if lease.is_none() { new.value.len() } else { 0 });
             out.extend_from_slice(b"VA");
             append_number(out, b' ', new.value.len() as u64);
@@ -252,7 +252,7 @@ impl Executor<'_> {
         let facts = [(old.marks.has(Marks::WON), b" Z"), (old.marks.has(Marks::STALE), b" X"), (old.wins, b" W")];
         facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
         out.extend_from_slice(b"\r\n");
-        if tells_value {
+        if returns_value {
             match lease {
                 None => out.extend_from_slice(new.value),
                 Some(value) => replies.append(value),
@@ -543,8 +543,8 @@ fn append_counted(
 ) {
     let mut text = itoa::Buffer::new();
     let text = text.format(number).as_bytes();
-    let tells_value = request.flags.returns_value();
-    if tells_value {
+    let returns_value = request.flags.returns_value();
+    if returns_value {
         out.extend_from_slice(b"VA");
         append_number(out, b' ', text.len() as u64);
     } else {
@@ -562,7 +562,7 @@ fn append_counted(
         }
     }
     out.extend_from_slice(b"\r\n");
-    if tells_value {
+    if returns_value {
         out.extend_from_slice(text);
         out.extend_from_slice(b"\r\n");
     }

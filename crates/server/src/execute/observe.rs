@@ -25,7 +25,7 @@ impl Executor<'_> {
             counts.gets += 1;
             counts.hits += u64::from(is_hit);
         });
-        self.tell_get(session, key, lookup, size);
+        self.publish_get(session, key, lookup, size);
     }
 
     /// Logs the lookup that precedes every change of an item, as memcached does. Returns the size
@@ -34,11 +34,11 @@ impl Executor<'_> {
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
         let mut size = None;
         let lookup = self.shared.engine.peek(key, |hit| size = Some(hit.value.len()));
-        self.tell_get(session, key, lookup, size.unwrap_or(0));
+        self.publish_get(session, key, lookup, size.unwrap_or(0));
         size
     }
 
-    fn tell_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
+    fn publish_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         let status = match lookup {
             Lookup::Hit => "found",
             Lookup::Miss => "not_found",
@@ -46,7 +46,7 @@ impl Executor<'_> {
             Lookup::Flushed => "flushed",
         };
         let class = if lookup == Lookup::Hit { CLASS } else { 0 };
-        self.tell(
+        self.publish(
             Topic::Fetchers,
             format_args!(
                 "type=item_get key={} status={status} clsid={class} cfd={} size={size}",
@@ -66,7 +66,7 @@ impl Executor<'_> {
             Store::NotFound => "not_found",
             Store::OutOfMemory => "no_memory",
         };
-        self.tell_store(session, key, status, stored);
+        self.publish_store(session, key, status, stored);
     }
 
     /// Logs that arithmetic created an item with `number`. memcached reports an `add`.
@@ -79,12 +79,12 @@ impl Executor<'_> {
     /// Logs a store that was rejected as too large. Reports size 0, as memcached does.
     #[cold]
     pub(super) fn observe_too_large(&self, session: &Session, key: &[u8], command: &'static str, ttl: i64) {
-        self.tell_store(session, key, "too_large", Stored { command, ttl, size: 0 });
+        self.publish_store(session, key, "too_large", Stored { command, ttl, size: 0 });
     }
 
-    fn tell_store(&self, session: &Session, key: &[u8], status: &str, stored: Stored) {
+    fn publish_store(&self, session: &Session, key: &[u8], status: &str, stored: Stored) {
         let Stored { command, ttl, size } = stored;
-        self.tell(
+        self.publish(
             Topic::Mutations,
             format_args!(
                 "type=item_store key={} status={status} cmd={command} ttl={ttl} clsid={CLASS} cfd={} size={size}",
@@ -99,14 +99,14 @@ impl Executor<'_> {
     pub(super) fn observe_delete(&self, key: &[u8], command: &str, size: Option<usize>) {
         self.shared.prefixes.count(key, |counts| counts.deletes += 1);
         if let Some(size) = size {
-            self.tell(
+            self.publish(
                 Topic::Deletions,
                 format_args!("type=deleted key={} cmd={command} clsid={CLASS} size={size}", encode_percent(key)),
             );
         }
     }
 
-    fn tell(&self, topic: Topic, line: std::fmt::Arguments<'_>) {
-        self.shared.watch.tell(topic, line);
+    fn publish(&self, topic: Topic, line: std::fmt::Arguments<'_>) {
+        self.shared.watch.publish(topic, line);
     }
 }

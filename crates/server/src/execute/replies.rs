@@ -12,13 +12,13 @@ pub struct Replies {
     /// The pinned values, each with the number of `bytes` that precede it.
     pub(crate) values: VecDeque<(usize, ValueRef)>,
     /// The length of all pinned values together.
-    pub(crate) elsewhere: usize,
+    pub(crate) pinned_len: usize,
 }
 
 impl Replies {
     /// The number of bytes to be sent.
     pub fn len(&self) -> usize {
-        self.bytes.len() + self.elsewhere
+        self.bytes.len() + self.pinned_len
     }
 
     /// Whether there is nothing to send.
@@ -28,14 +28,14 @@ impl Replies {
 
     /// Appends a pinned value, without a copy.
     pub(crate) fn append(&mut self, value: ValueRef) {
-        self.elsewhere += value.len();
+        self.pinned_len += value.len();
         self.values.push_back((self.bytes.len(), value));
     }
 
     /// Drops the first pinned value.
     pub(crate) fn drop_first_value(&mut self) {
         if let Some((_, value)) = self.values.pop_front() {
-            self.elsewhere -= value.len();
+            self.pinned_len -= value.len();
         }
     }
 

@@ -68,7 +68,7 @@ impl Executor<'_> {
         let mut parts = credentials.splitn(3, |byte| *byte == 0);
         match (parts.next(), parts.next(), parts.next()) {
             (Some(acts_for), Some(user), Some(password)) if acts_for.is_empty() || acts_for == user => {
-                self.judge(session, user, password)
+                self.verify(session, user, password)
             }
             _ => Verdict::Failure,
         }

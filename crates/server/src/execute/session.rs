@@ -126,7 +126,7 @@ impl Session {
     }
 
     /// Notes that the client was active at `now`.
-    pub fn hear(&self, now: u32) {
+    pub fn note_activity(&self, now: u32) {
         // Relaxed: no other data depends on it.
         self.heard.store(now, Ordering::Relaxed);
     }

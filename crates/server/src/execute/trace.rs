@@ -80,11 +80,11 @@ impl Executor<'_> {
     pub fn trace_command(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
         let log = &self.shared.log;
         if let Some(asked) = asked {
-            log.say(Level::Connection, format_args!("<{} {asked}", session.id));
+            log.write(Level::Connection, format_args!("<{} {asked}", session.id));
         }
         let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
         if answer.length > 0 {
-            log.say(Level::Connection, format_args!(">{} {answer}", session.id));
+            log.write(Level::Connection, format_args!(">{} {answer}", session.id));
         }
     }
 }

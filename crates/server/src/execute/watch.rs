@@ -166,7 +166,7 @@ impl Watch {
     }
 
     /// Sends a line to the watchers of `topic`.
-    pub fn tell(&self, topic: Topic, event: fmt::Arguments<'_>) {
+    pub fn publish(&self, topic: Topic, event: fmt::Arguments<'_>) {
         if self.topics() & topic as u8 == 0 {
             return;
         }
@@ -201,7 +201,7 @@ impl EvictionObserver for Watch {
             hit.idle,
             hit.value.len()
         );
-        self.tell(Topic::Evictions, line);
+        self.publish(Topic::Evictions, line);
     }
 }
 
@@ -218,15 +218,15 @@ mod tests {
     fn a_slow_watcher_loses_lines_and_receives_their_number() {
         let watch = Watch::new(100);
         let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
-        let tell = || watch.tell(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
-        watch.tell(Topic::Mutations, format_args!("not watched"));
-        tell();
-        tell();
-        tell();
+        let publish = || watch.publish(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
+        watch.publish(Topic::Mutations, format_args!("not watched"));
+        publish();
+        publish();
+        publish();
         let mut out = Vec::new();
         watcher.take(&mut out);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
-        tell();
+        publish();
         out.clear();
         watcher.take(&mut out);
         assert!(out.starts_with(b"skipped=2\n"));

@@ -2,7 +2,7 @@
 
 use super::listener::Listener;
 use super::stream::Stream;
-use super::worker::{AcceptedConnection, WorkerHandle, tell};
+use super::worker::{AcceptedConnection, WorkerHandle, publish_event};
 use crate::execute::SharedState;
 use crate::execute::Transport;
 use crate::observability::log::Level;
@@ -159,7 +159,7 @@ impl Acceptor {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
         events: &mut Events,
     ) -> io::Result<()> {
-        systemd::tell_stopping();
+        systemd::notify_stopping();
         if !self.stopper.has_come(Phase::Stopped) {
             // Waiting clients believe that they are connected: closing the listener would reset
             // them.
@@ -181,7 +181,7 @@ impl Acceptor {
         // The acceptor logs this, not the workers: the watchers might be gone when the workers
         // close their connections.
         for session in self.shared.connections.sessions() {
-            tell(&self.shared, &session, "conn_close", " reason=shutdown");
+            publish_event(&self.shared, &session, "conn_close", " reason=shutdown");
         }
         Ok(())
     }
@@ -241,7 +241,7 @@ impl Acceptor {
     fn warn(&self, message: fmt::Arguments<'_>) {
         let now = Some(self.shared.ticker.clock().now());
         if self.warned.replace(now) != now {
-            self.shared.log.say(Level::Warning, message);
+            self.shared.log.write(Level::Warning, message);
         }
     }
 
@@ -281,7 +281,7 @@ impl Acceptor {
 
     fn refuse(&self, mut stream: Stream, transport: &Transport, security: Security) {
         self.counters.rejected_connections.bump();
-        self.shared.log.say(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
+        self.shared.log.write(Level::Trouble, format_args!("connection from {transport} refused: there are too many"));
         if security == Security::Plain {
             // Best effort: a new socket has room for this line. If it has not, the client cannot be
             // informed.

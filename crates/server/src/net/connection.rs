@@ -215,7 +215,7 @@ impl Connection {
         self.note_taken(executor.now());
         if matches!(self.phase, Phase::Serving | Phase::Watching(_)) {
             match backend.receive(self.key, pool, &mut self.input)? {
-                Received::Bytes => self.session.hear(executor.now()),
+                Received::Bytes => self.session.note_activity(executor.now()),
                 Received::Nothing => (),
                 Received::End => self.has_input_ended = true,
             }
@@ -267,7 +267,7 @@ impl Connection {
     /// Notes that a watcher is active. It sends no requests, but it takes log lines.
     fn note_taken(&self, now: u32) {
         if self.subscription().is_some() {
-            self.session.hear(now);
+            self.session.note_activity(now);
         }
     }
 

@@ -143,7 +143,7 @@ impl UdpServer {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 // For example, a datagram sent earlier could not be delivered.
-                Err(error) => self.shared.log.say(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
+                Err(error) => self.shared.log.write(Level::Trouble, format_args!("cannot receive a datagram: {error}")),
             }
         }
         // A socket that only fails is not tried again until the kernel reports that it is ready.

@@ -101,7 +101,7 @@ impl Io {
             IoKind::Epoll => Ok(Io::Epoll),
             IoKind::Uring => Io::uring(),
             IoKind::Auto => Ok(Io::uring().unwrap_or_else(|error| {
-                log.say(Level::Trouble, format_args!("io_uring unavailable ({error}); using epoll"));
+                log.write(Level::Trouble, format_args!("io_uring unavailable ({error}); using epoll"));
                 Io::Epoll
             })),
         }
@@ -294,7 +294,7 @@ impl<B: Backend> Worker<B> {
         let key = match self.backend.open(stream) {
             Ok(key) => key,
             Err(error) => {
-                return self.shared.log.say(Level::Warning, format_args!("cannot serve a connection: {error}"));
+                return self.shared.log.write(Level::Warning, format_args!("cannot serve a connection: {error}"));
             }
         };
         if let Some(tls) = tls {
@@ -309,8 +309,8 @@ impl<B: Backend> Worker<B> {
             requires_sasl: shared.options.enable_sasl,
         };
         let listed = shared.connections.enter(Arc::clone(&session));
-        shared.log.say(Level::Connection, format_args!("<{id} connection from {}", session.transport));
-        tell(shared, &session, "conn_new", "");
+        shared.log.write(Level::Connection, format_args!("<{id} connection from {}", session.transport));
+        publish_event(shared, &session, "conn_new", "");
         self.slots.insert(key, ConnectionSlot { connection: Connection::new(key, session, terms, pass), listed });
     }
 
@@ -379,7 +379,7 @@ impl<B: Backend> Worker<B> {
             Ok(NextState::End(Ending::Shutdown)) => return false,
             Err(error) => {
                 let Session { id, transport, .. } = &*connection.session;
-                self.shared.log.say(Level::Trouble, format_args!("connection {id} from {transport} lost: {error}"));
+                self.shared.log.write(Level::Trouble, format_args!("connection {id} from {transport} lost: {error}"));
                 self.close(key, "error");
             }
         }
@@ -468,7 +468,7 @@ impl<B: Backend> Worker<B> {
     fn log_reason(&mut self, key: usize, why: fmt::Arguments<'_>) {
         if let Some(connection) = self.slots.get_mut(key) {
             let Session { id, transport, .. } = &*connection.session;
-            self.shared.log.say(Level::Trouble, format_args!("connection {id} from {transport} closed: {why}"));
+            self.shared.log.write(Level::Trouble, format_args!("connection {id} from {transport} closed: {why}"));
         }
     }
 
@@ -476,24 +476,24 @@ impl<B: Backend> Worker<B> {
         let Some(ConnectionSlot { mut connection, listed }) = self.slots.remove(key) else { return };
         self.usage.change(&mut connection.counted, BufferBytes::default());
         self.shared.connections.leave(listed);
-        tell(&self.shared, &connection.session, "conn_close", &format!(" reason={reason}"));
+        publish_event(&self.shared, &connection.session, "conn_close", &format!(" reason={reason}"));
         if let Some(subscription) = connection.subscription() {
             self.shared.watch.unsubscribe(subscription);
             self.watchers.retain(|watcher| *watcher != key);
         }
         let id = connection.session.id;
-        self.shared.log.say(Level::Connection, format_args!("<{id} connection closed ({reason})"));
+        self.shared.log.write(Level::Connection, format_args!("<{id} connection closed ({reason})"));
         drop(connection);
         self.backend.close(key);
     }
 }
 
 /// Notifies the watchers of connections.
-pub(super) fn tell(shared: &SharedState, session: &Session, event: &str, reason: &str) {
+pub(super) fn publish_event(shared: &SharedState, session: &Session, event: &str, reason: &str) {
     if shared.watch.is_watched() {
         let (address, port) = session.transport.peer();
         let (transport, id) = (session.transport.name(), session.id);
-        shared.watch.tell(
+        shared.watch.publish(
             Topic::Connections,
             format_args!("type={event} rip={address} rport={port} transport={transport}{reason} cfd={id}"),
         );

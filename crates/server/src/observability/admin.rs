@@ -86,7 +86,7 @@ impl Admin {
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
             let log = Log::new(0);
             if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
-                log.say(Level::Warning, format_args!("--admin has failed: {error}"));
+                log.write(Level::Warning, format_args!("--admin has failed: {error}"));
             }
         })?;
         Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
@@ -155,7 +155,7 @@ fn serve(
                 };
                 let client = move || receive(panel, TcpStream::from(stream), timeout, pass);
                 if let Err(error) = thread::Builder::new().name("admin-client".into()).spawn_scoped(scope, client) {
-                    log.say(Level::Warning, format_args!("--admin cannot answer: {error}"));
+                    log.write(Level::Warning, format_args!("--admin cannot answer: {error}"));
                 }
             }
         }

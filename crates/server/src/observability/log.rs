@@ -48,7 +48,7 @@ pub enum Level {
 }
 
 impl Level {
-    fn tell(self, message: fmt::Arguments<'_>) {
+    fn trace(self, message: fmt::Arguments<'_>) {
         match self {
             Level::Warning => tracing::warn!(target: TARGET, "{message}"),
             Level::Trouble => tracing::info!(target: TARGET, "{message}"),
@@ -105,9 +105,9 @@ impl Log {
     }
 
     /// Logs a message if its level is enabled.
-    pub fn say(&self, level: Level, message: fmt::Arguments<'_>) {
+    pub fn write(&self, level: Level, message: fmt::Arguments<'_>) {
         if self.wants(level) {
-            level.tell(message);
+            level.trace(message);
         }
     }
 }

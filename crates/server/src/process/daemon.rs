@@ -17,7 +17,7 @@ pub(crate) fn leave_folder(options: &Options, log: &Log) {
         && !options.enable_coredumps
         && let Err(error) = std::env::set_current_dir("/")
     {
-        log.say(Level::Warning, format_args!("cannot leave the present folder (-d): {error}"));
+        log.write(Level::Warning, format_args!("cannot leave the present folder (-d): {error}"));
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn allow_connections(options: &Options, log: &Log) {
     let is_raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted.max(hard)).is_ok()
         || setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard).is_ok() && wanted <= hard;
     if !is_raised {
-        log.say(
+        log.write(
             Level::Warning,
             format_args!("the limit on open files, {hard}, is too low for {connections} connections (-c)"),
         );
@@ -61,7 +61,7 @@ pub(crate) fn lock_memory(options: &Options, log: &Log) {
         Err("the limit on locked memory must be unlimited (ulimit -l, LimitMEMLOCK=infinity)".into())
     };
     if let Err(why) = is_locked {
-        log.say(Level::Warning, format_args!("cannot keep memory out of swap (-k): {why}"));
+        log.write(Level::Warning, format_args!("cannot keep memory out of swap (-k): {why}"));
     }
 }
 

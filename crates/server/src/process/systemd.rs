@@ -33,16 +33,16 @@ pub fn has_sockets() -> bool {
 }
 
 /// Notifies that the server serves.
-pub fn tell_ready() {
-    tell(NotifyState::Ready);
+pub fn notify_ready() {
+    send(NotifyState::Ready);
 }
 
 /// Notifies that the server stops. It may take long if there is a snapshot to write.
-pub(crate) fn tell_stopping() {
-    tell(NotifyState::Stopping);
+pub(crate) fn notify_stopping() {
+    send(NotifyState::Stopping);
 }
 
-fn tell(state: NotifyState<'_>) {
+fn send(state: NotifyState<'_>) {
     // Best effort: the service manager will notice by other means.
     let _ = sd_notify::notify(&[state]);
 }

@@ -14,7 +14,7 @@ pub(crate) fn drop_privileges(options: &Options, log: &Log) -> Result<(), StartE
         return Ok(());
     }
     let Some(name) = options.user.as_deref() else {
-        log.say(Level::Warning, format_args!("running as root; -u USER drops root after start-up"));
+        log.write(Level::Warning, format_args!("running as root; -u USER drops root after start-up"));
         return Ok(());
     };
     let user = user(name)?;

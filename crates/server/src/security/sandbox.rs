@@ -72,25 +72,25 @@ pub(crate) fn enter<'f>(
     }
     // Without the option a missing restriction is not a problem.
     let level = if wanted.is_some() { Level::Warning } else { Level::Trouble };
-    let tell = |what: &str, outcome: Result<Extent, Lack>| match outcome {
-        Ok(Extent::Whole) => log.say(Level::Trouble, format_args!("{what} are confined to what the server needs")),
+    let report = |what: &str, outcome: Result<Extent, Lack>| match outcome {
+        Ok(Extent::Whole) => log.write(Level::Trouble, format_args!("{what} are confined to what the server needs")),
         Ok(Extent::Part) => {
-            log.say(level, format_args!("{what} are confined as far as this kernel, older than 6.12, supports it"))
+            log.write(level, format_args!("{what} are confined as far as this kernel, older than 6.12, supports it"))
         }
-        Err(why) => log.say(level, format_args!("{what} are not confined: {why}")),
+        Err(why) => log.write(level, format_args!("{what} are not confined: {why}")),
     };
     let outcome = files::confine(&needs);
     if outcome.is_ok() {
         for lost in &needs.lost {
-            log.say(
+            log.write(
                 Level::Warning,
                 format_args!("the sandbox does not grant access to the folder /, which contains all files: {lost}"),
             );
         }
     }
-    tell("files, TCP and signals", outcome);
+    report("files, TCP and signals", outcome);
     if wanted == Some(true) {
-        tell("system calls", calls::confine(io != Io::Epoll));
+        report("system calls", calls::confine(io != Io::Epoll));
     }
 }
 

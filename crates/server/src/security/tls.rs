@@ -89,7 +89,7 @@ impl Tls {
         let files = options.extended.ssl.clone();
         let contents = Contents::read(&files).map_err(StartError::Usage)?;
         if options.refuses_all_certificates() {
-            log.say(
+            log.write(
                 Level::Warning,
                 format_args!(
                     "no client can connect to mtls: addresses (-l), because without an authority \
@@ -121,7 +121,7 @@ impl Tls {
             let terms = contents.and_then(|contents| Terms::new(&self.files, contents, log));
             let outcome = terms.map(|terms| {
                 *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
-                log.say(Level::Trouble, format_args!("certificates reloaded"));
+                log.write(Level::Trouble, format_args!("certificates reloaded"));
             });
             *last = Reading { digest, outcome };
         } else if last.outcome.is_ok() {
@@ -191,7 +191,7 @@ impl Terms {
         let chain = certificates(&chain_file)?;
         for certificate in &chain {
             if let Some(problem) = untimely(certificate) {
-                log.say(Level::Warning, format_args!("clients will refuse {chain_path}: {problem}"));
+                log.write(Level::Warning, format_args!("clients will refuse {chain_path}: {problem}"));
             }
         }
         let expiry = chain.iter().filter_map(expiry).min();

@@ -51,7 +51,7 @@ pub fn is_wanted() -> bool {
 
 /// Makes SIGINT and SIGTERM end the run early from now on. The first signal prints a message that
 /// the report comes after `after`. A second signal ends the process at once, without a report.
-pub fn heed(after: &'static str) -> Result<()> {
+pub fn handle_signals(after: &'static str) -> Result<()> {
     let note = move |signal| {
         if SIGNAL.swap(signal, Relaxed) != 0 {
             std::process::exit(status_after(signal));

@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     let threads = usize::from(args.workload.threads);
     let mut report = Report::begin("load", args.output.json.as_deref(), &Cpus::allowed(), threads)?;
     allow_connections()?;
-    interruption::heed("this round")?;
+    interruption::handle_signals("this round")?;
     let (plan, sources) = (args.plan(), args.sources()?);
     let bar = progress(plan.rounds as usize * sources.len());
     let servers = in_turns(&args.workload, &plan, &sources, &bar)?;

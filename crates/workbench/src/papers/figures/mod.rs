@@ -117,7 +117,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     let mut store = Store::open(&args.out.join("samples.jsonl"), &parameters)?;
     let threads = parameters.readers.last().unwrap_or(&1) + 1;
     let mut report = Report::begin("figures", Some(&args.out.join("samples.json")), &cpus, threads)?;
-    interruption::heed("this measurement")?;
+    interruption::handle_signals("this measurement")?;
     measure(&parameters, &cpus, &mut store)?;
     let mut complete = store.count() == Plan::of(&parameters).steps.len();
     let mut sections = Vec::new();

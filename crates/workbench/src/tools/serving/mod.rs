@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> Result<Ending> {
         args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
     let measurements = |&(threads, row): &(u16, Row)| args.rounds_of(row) as usize * args.sources(row, threads).len();
     let bar = progress(runs.iter().map(measurements).sum());
-    interruption::heed("this round")?;
+    interruption::handle_signals("this round")?;
     let mut outcomes = Vec::new();
     for &(threads, row) in &runs {
         outcomes.push(measure(args, row, threads, &bar)?);

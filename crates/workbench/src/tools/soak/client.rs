@@ -75,11 +75,11 @@ impl<'a> Client<'a> {
     pub(super) fn run(&mut self) -> Result<()> {
         let outcome = self.converse();
         self.common.is_over.fetch_or(outcome.is_err(), Relaxed);
-        outcome.with_context(|| self.story())
+        outcome.with_context(|| self.history())
     }
 
     /// Describes the requests that led to the reported fault.
-    fn story(&self) -> String {
+    fn history(&self) -> String {
         format!("client {}, seed {}, after\n{}", self.index, self.common.plan.seed, self.conversation())
     }
 
@@ -163,10 +163,10 @@ impl<'a> Client<'a> {
             Parsed::Silent => (vec![silence(request)], 0),
         };
         let request = requests.pop_front().expect("it was there");
-        let judged = self.judge(&request, &replies).with_context(|| format!("wrong: {replies:?}"));
+        let judged = self.check(&request, &replies).with_context(|| format!("wrong: {replies:?}"));
         self.remember(request, replies);
         if let Some(name) = judged? {
-            lock(&self.common.ledger).note(name, self.story());
+            lock(&self.common.ledger).note(name, self.history());
         }
         Ok(if requests.is_empty() { Taken::All(bytes) } else { Taken::Some(bytes) })
     }
@@ -189,7 +189,7 @@ impl<'a> Client<'a> {
 
     /// Checks the replies to a request. Returns the name of a missing item, if its eviction has not
     /// been reported.
-    fn judge(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
+    fn check(&mut self, request: &Request, replies: &[Reply]) -> Result<Option<Vec<u8>>> {
         let mut suspect = None;
         let when = self.common.clock.since(request.earliest);
         for ((key, floor), reply) in request.keys.iter().zip(replies) {
@@ -202,7 +202,7 @@ impl<'a> Client<'a> {
                     let Common { pool, largest, .. } = self.common;
                     let question = Question { ask: &request.ask, dialect: request.dialect, pool, largest: *largest };
                     let slot = &mut self.slots[slot as usize];
-                    let is_missing = slot.judge(question, reply, when).with_context(|| format!("{key:?}"))?;
+                    let is_missing = slot.check(question, reply, when).with_context(|| format!("{key:?}"))?;
                     if is_missing {
                         suspect = self.common.miss(self.names.of(*key)).or(suspect);
                     }

@@ -21,7 +21,7 @@ struct Account {
     /// The value of `Ledger::missing` when the balance became negative.
     since: u64,
     /// The requests that led to the last missing item. Cleared when its eviction is reported.
-    story: Option<String>,
+    history: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +45,8 @@ impl Ledger {
     }
 
     /// Keeps the requests that led to a missing item, in case its eviction is never reported.
-    pub(super) fn note(&mut self, name: Vec<u8>, story: String) {
-        self.accounts.entry(name).or_default().story = Some(story);
+    pub(super) fn note(&mut self, name: Vec<u8>, history: String) {
+        self.accounts.entry(name).or_default().history = Some(history);
     }
 
     fn evicted(&mut self, name: &[u8]) {
@@ -54,7 +54,7 @@ impl Ledger {
         account.balance += 1;
         self.unexcused -= u64::from(account.balance <= 0);
         if account.balance >= 0 {
-            account.story = None;
+            account.history = None;
         }
     }
 
@@ -82,7 +82,7 @@ impl Ledger {
     /// Returns the requests that led to some missing item without a reported eviction.
     pub(super) fn suspicion(&self) -> String {
         let suspects = self.accounts.values().filter(|account| account.balance < 0);
-        suspects.filter_map(|account| account.story.clone()).next().unwrap_or_default()
+        suspects.filter_map(|account| account.history.clone()).next().unwrap_or_default()
     }
 }
 

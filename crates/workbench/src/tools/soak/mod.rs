@@ -175,7 +175,7 @@ impl fmt::Display for Summary {
 
 pub fn run(args: &Args) -> Result<Ending> {
     allow_connections()?;
-    interruption::heed("the current batches")?;
+    interruption::handle_signals("the current batches")?;
     let begun = Instant::now();
     let plan = Plan {
         prefix: if args.beside { "stopped" } else { "soak" }.into(),

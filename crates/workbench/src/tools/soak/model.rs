@@ -118,7 +118,7 @@ impl Slot {
 
     /// Checks the reply to a request that was executed at `when`. Returns whether an item is
     /// missing that must therefore have been evicted.
-    pub(super) fn judge(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
+    pub(super) fn check(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {
         let mut is_missing = false;
         if self.item.as_ref().is_some_and(|item| item.life.is_over(when)) {
             self.item = None;

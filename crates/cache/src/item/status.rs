@@ -12,8 +12,8 @@
 //! so seconds never wrap.
 //!
 //! **An item that replaces another** may take over its marks and the time of its last access.
-//! Updates change these under the bucket's lock, which the replacement holds, too. Lookups have no
-//! lock. So the thread that makes the new item first marks the old one's status as passed on
+//! Updates change these under the bucket's lock, which the thread that replaces the item holds,
+//! too. Lookups have no lock. So that thread first marks the old one's status as passed on
 //! ([`AtomicStatus::pass_on`]): from then on, marks and time cannot change. A lookup that would
 //! change them is refused ([`AtomicStatus::access`]), and continues under the bucket's lock, where
 //! it finds the new item.
@@ -228,7 +228,8 @@ impl AtomicStatus {
     #[cold]
     fn note(&self, is_noted: bool, now: u32) -> Option<Status> {
         if is_noted {
-            // A hint, which is lost if the item is being copied. (Relaxed: as in `load`.)
+            // `VISITED` is a hint, and may be lost if the item is being copied. So this does not
+            // look for `PASSED_ON`. (Relaxed: as in `load`.)
             return Some(Status(self.0.fetch_or(VISITED, Ordering::Relaxed)));
         }
         self.update(|status| (!status.has(PASSED_ON)).then(|| status.with_marks(Marks::FETCHED).with_access(now)))

@@ -215,7 +215,7 @@ mod tests {
         let runs: Vec<_> = sizes.iter().map(|&bytes| (arena.take(bytes).unwrap(), bytes)).collect();
         for &(start, bytes) in &runs {
             assert_eq!(start.addr().get() % SLOT, 0);
-            // SAFETY: the run is ours, and as long.
+            // SAFETY: the run is ours, and has at least this number of bytes.
             unsafe { start.write_bytes(0xff, bytes) };
         }
         let mut ends: Vec<_> = runs

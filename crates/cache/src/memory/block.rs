@@ -235,7 +235,8 @@ impl Block {
     /// [returned](UnpinOutcome::Returned).
     pub(crate) unsafe fn unpin(self) -> UnpinOutcome {
         // Release: pairs with the Acquire in `release`, or here, so that the next owner sees all
-        // accesses to the block. Acquire: the same, for other pins and the allocator.
+        // accesses to the block. Acquire: pairs with the Release of other pins and of `release`, in
+        // case this thread becomes the next owner.
         match self.header().pins.fetch_sub(1, Ordering::AcqRel) {
             1 => UnpinOutcome::Unpinned,
             last if last == 1 | RELEASED => {
@@ -385,9 +386,10 @@ impl Block {
         // SeqCst, there and here, with those in `close` and `is_compactable`: either this thread
         // finds the block closed, or the thread that closes it finds the item freed. A sweep may
         // put the block back without having seen this, so only a block that is compactable already
-        // needs no notice.
-        self.is_quarter_freed(live_bytes)
-            && self.header().is_closed.load(Ordering::SeqCst)
+        // needs no notice. This comes first: what `is_quarter_freed` reads is final in a closed
+        // block only.
+        self.header().is_closed.load(Ordering::SeqCst)
+            && self.is_quarter_freed(live_bytes)
             && (self.place() != Place::Compactable || live_bytes == ALLOCATOR_REF)
     }
 
@@ -440,12 +442,13 @@ impl Block {
             >= self.capacity() / 16
     }
 
-    /// Whether a quarter is freed, if there are `live_bytes`. Then moving the rest costs three
-    /// times what it gains, and a cache whose items are overwritten at random holds 87 % of what it
-    /// could hold.
+    /// Whether a quarter of a closed block is freed, if there are `live_bytes`. Then moving the
+    /// rest costs three times what it gains, and a cache whose items are overwritten at random
+    /// holds 87 % of what it could hold.
     fn is_quarter_freed(self, live_bytes: usize) -> bool {
         let header = self.header();
-        // Relaxed, both: they do not change once the block is closed.
+        // Relaxed, both: they do not change once the block is closed, and the caller has seen that
+        // it is.
         let is_cut = header.is_cut.load(Ordering::Relaxed);
         let end = if is_cut { self.capacity() } else { header.used.load(Ordering::Relaxed) };
         self.freed_before(end, live_bytes) >= self.capacity() / 4

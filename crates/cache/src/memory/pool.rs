@@ -408,7 +408,7 @@ impl BlockPool {
         }
     }
 
-    /// Removes a block that leaves its queue from the index, too.
+    /// Removes a block from the index of blocks that are due. Call when it leaves its queue.
     fn forget_due(&mut self, block: Block) {
         if block.indexed() != NEVER {
             self.due.remove(&(block.indexed(), block.number()));

@@ -56,7 +56,8 @@ impl<'b> Request<'b> {
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// Returns the big-endian 64-bit number at byte `at` of the extras; 0 if they are too short.
+    /// Returns the big-endian 64-bit number at byte `at` of the extras. Each half for which they
+    /// are too short is 0.
     pub fn extra_64(&self, at: usize) -> u64 {
         u64::from(self.extra_32(at)) << 32 | u64::from(self.extra_32(at + 4))
     }

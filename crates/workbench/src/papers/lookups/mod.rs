@@ -40,7 +40,7 @@ pub struct Conditions {
     #[arg(long, value_parser = value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
-    /// Take seconds instead of minutes, for a first impression
+    /// Measure fewer and shorter runs, for a first impression
     #[arg(long)]
     pub quick: bool,
 

@@ -67,7 +67,7 @@ use crate::tools::compare::subprocess::Trace;
 /// nanoseconds each.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// Workloads to run [default: all except churn, which takes an hour]
+    /// Workloads to run [default: all except churn, which takes a minute per table]
     #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
     #[serde(rename = "work")]
     workload: Vec<Workload>,

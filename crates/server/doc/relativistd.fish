@@ -23,7 +23,7 @@ complete -c relativistd -s t -l threads -d 'Worker threads' -r
 complete -c relativistd -s R -l max-reqs-per-event -d 'Maximum number of requests per connection before other connections are served' -r
 complete -c relativistd -l drain -d 'After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones; a second signal ends this at once' -r
 complete -c relativistd -s b -l listen-backlog -d 'Maximum number of connections that wait to be accepted (listen backlog)' -r
-complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "auto\t'Detect the protocol by its first byte'
+complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "auto\t'Detect the protocol by the first byte of the connection'
 ascii\t'Text protocol'
 binary\t'Binary protocol'"
 complete -c relativistd -s I -l max-item-size -d 'Maximum item size, key included; suffix k or m for KiB or MiB' -r

@@ -300,13 +300,13 @@ Accepted and ignored, because they tune parts that this server does not have:
 
 Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the
 file with the users for -S.
-Signals: SIGINT and SIGTERM stop the server, SIGUSR1 stops it gracefully, SIGHUP reloads users and
-certificates, SIGUSR2 writes the snapshot (-e).";
+Signals: SIGTERM and SIGUSR1 stop the server after --drain, SIGINT stops it at once, SIGHUP reloads
+users and certificates, SIGUSR2 writes the snapshot (-e).";
 
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub enum Binding {
-    /// Detect the protocol by its first byte
+    /// Detect the protocol by the first byte of the connection
     #[default]
     Auto,
     /// Text protocol

@@ -108,7 +108,7 @@ impl<S> Builder<S> {
 
     /// Creates the map.
     ///
-    /// Aborts if there is no memory for the map itself: up to 10 KiB in addition to the buckets.
+    /// Aborts if there is no memory for the map itself: 152 bytes in addition to the buckets.
     ///
     /// # Errors
     ///

@@ -1,27 +1,38 @@
-//! The number of entries, counted in stripes so that updaters on different processors share no
-//! cache line.
+//! The number of entries. Small tables count in one place; in larger ones, and in tables that
+//! several threads update at the same time, threads have stripes, so that updaters on different
+//! processors share no cache line.
 
+use std::alloc::{Layout, alloc_zeroed};
+use std::hint::cold_path;
+use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use relativist_rcu::Guard;
 
-use crate::sync::{AtomicIsize, Relaxed};
+use crate::sync::{AcqRel, Acquire, AtomicIsize, AtomicU32, Relaxed, UntrackedPtr};
 
 /// The maximum number of stripes with one owner, and the number of stripes that all other threads
 /// share. More stripes make sums slower.
 const MAX_OWN: usize = 64;
 const SHARED: usize = 4;
 
-/// A count that is split over stripes: one for each of the first threads, which needs no
-/// read-modify-write, and a few that all others share.
+/// A count in one place, and later also in stripes: one for each of the first threads, which needs
+/// no read-modify-write, and a few that all others share. The sum includes all of them, so a thread
+/// may still count in the one place after another thread has made the stripes.
 pub(crate) struct Counter {
-    stripes: Box<[Stripe]>,
+    one: AtomicIsize,
+    /// The stripes, as many as [`stripes`] says; null before they are needed.
+    stripes: UntrackedPtr<Stripe>,
+    /// The number of stripes with one owner.
+    own: u32,
+    /// An update checks whether to resize each time the count of its stripe has changed by this
+    /// much.
+    interval: AtomicU32,
 }
 
 /// Occupies two cache lines, because processors fetch lines in pairs.
 #[repr(align(128))]
-#[derive(Default)]
 struct Stripe {
     count: AtomicIsize,
     /// The value of `count` when `add` last returned true.
@@ -30,16 +41,41 @@ struct Stripe {
 
 impl Counter {
     pub(crate) fn new() -> Self {
-        Self { stripes: (0..stripes()).map(|_| Stripe::default()).collect() }
+        Self {
+            one: AtomicIsize::new(0),
+            stripes: UntrackedPtr::new(null_mut()),
+            own: (stripes() - SHARED) as u32,
+            interval: AtomicU32::new(1),
+        }
     }
 
-    /// Adds to the calling thread's stripe. Returns whether the stripe has changed by `interval`
-    /// since this last returned true.
+    /// Adds to the count of the calling thread. Returns whether to check the size of the table.
     #[inline]
-    pub(crate) fn add(&self, n: isize, interval: usize, guard: &Guard) -> bool {
-        let index = guard.thread_index();
-        let own = self.stripes.len() - SHARED;
-        let stripe = &self.stripes[if index < own { index } else { own + index % SHARED }];
+    pub(crate) fn add(&self, n: isize, guard: &Guard) -> bool {
+        match self.stripes() {
+            Some(stripes) => self.add_to_stripe(stripes, n, guard),
+            None => self.add_to_one(n),
+        }
+    }
+
+    /// Each update of a table without stripes checks its size: reading one count is cheap, and a
+    /// few entries more matter to a small table.
+    #[inline(always)]
+    fn add_to_one(&self, n: isize) -> bool {
+        // Relaxed, all: a count orders nothing.
+        let count = self.one.load(Relaxed);
+        if self.one.compare_exchange(count, count + n, Relaxed, Relaxed).is_err() {
+            cold_path();
+            self.one.fetch_add(n, Relaxed);
+            self.make_stripes();
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn add_to_stripe(&self, stripes: &[Stripe], n: isize, guard: &Guard) -> bool {
+        let (index, own) = (guard.thread_index(), self.own as usize);
+        let stripe = &stripes[if index < own { index } else { own + index % SHARED }];
         // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and
         // the next owner sees what the previous one wrote (`Guard::thread_index`).
         let count = if index < own {
@@ -49,28 +85,91 @@ impl Counter {
         } else {
             stripe.count.fetch_add(n, Relaxed) + n
         };
-        let is_due = count.abs_diff(stripe.looked.load(Relaxed)) >= interval;
+        let is_due = count.abs_diff(stripe.looked.load(Relaxed)) >= self.interval.load(Relaxed) as usize;
         if is_due {
             stripe.looked.store(count, Relaxed);
         }
         is_due
     }
 
-    /// Returns the sum. It is exact if no thread updates; otherwise each stripe counts as of some
+    /// Returns the sum. It is exact if no thread updates; otherwise each part counts as of some
     /// instant during the call.
     pub(crate) fn sum(&self) -> usize {
         // Relaxed: as above.
-        let sum: isize = self.stripes.iter().map(|stripe| stripe.count.load(Relaxed)).sum();
-        sum.max(0).unsigned_abs()
+        let stripes = self.stripes().unwrap_or_default();
+        let striped: isize = stripes.iter().map(|stripe| stripe.count.load(Relaxed)).sum();
+        (self.one.load(Relaxed) + striped).max(0).unsigned_abs()
     }
 
-    pub(crate) fn stripes(&self) -> usize {
-        self.stripes.len()
+    /// Returns whether the sum takes one load.
+    pub(crate) fn is_one(&self) -> bool {
+        self.stripes().is_none()
+    }
+
+    /// Called when the size of the table has changed. Threads check so often that the sum that they
+    /// see is off by at most a sixteenth of the buckets, and so seldom that the checks cost little.
+    /// Where each update has to check, stripes gain nothing: reading them all costs more than
+    /// sharing one count.
+    pub(crate) fn size_changed(&self, buckets: usize) {
+        let interval = buckets / 16 / stripes();
+        if interval > 1 {
+            self.make_stripes();
+        }
+        // Relaxed: a heuristic.
+        self.interval.store(interval.clamp(1, 1024) as u32, Relaxed);
+    }
+
+    #[inline(always)]
+    fn stripes(&self) -> Option<&[Stripe]> {
+        // Acquire: pairs with the AcqRel in `make_stripes`: the stripes are seen as zeroed.
+        let stripes = NonNull::new(self.stripes.load(Acquire))?;
+        // SAFETY: `make_stripes` has stored as many stripes, which live as long as the counter.
+        Some(unsafe { std::slice::from_raw_parts(stripes.as_ptr(), self.own as usize + SHARED) })
+    }
+
+    /// Makes the stripes, unless they exist. Without memory, threads still count in one place.
+    #[cold]
+    fn make_stripes(&self) {
+        if !self.is_one() {
+            return;
+        }
+        // SAFETY: the size is not zero.
+        let stripes = unsafe { alloc_zeroed(layout()) }.cast::<Stripe>();
+        if stripes.is_null() {
+            return;
+        }
+        // AcqRel: Release pairs with the Acquire in `stripes`; Acquire changes nothing.
+        if self.stripes.compare_exchange(null_mut(), stripes, AcqRel, Relaxed).is_err() {
+            // SAFETY: allocated above, and no other thread has it.
+            unsafe { free(stripes) };
+        }
     }
 }
 
-/// Returns the number of owned stripes: twice the number of processors, because not all threads
-/// that have a number update tables.
+impl Drop for Counter {
+    fn drop(&mut self) {
+        let stripes = *self.stripes.get_mut();
+        if !stripes.is_null() {
+            // SAFETY: `make_stripes` allocated it, and no other thread uses the counter.
+            unsafe { free(stripes) };
+        }
+    }
+}
+
+fn layout() -> Layout {
+    Layout::array::<Stripe>(stripes()).expect("a few")
+}
+
+/// # Safety
+///
+/// It was allocated with [`layout`], and no thread uses it any more. (Stripes need no destructor.)
+unsafe fn free(stripes: *mut Stripe) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::alloc::dealloc(stripes.cast(), layout()) };
+}
+
+/// Returns the number of stripes: twice the number of processors, because not all threads that have
+/// a number update tables, and the shared ones.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)
@@ -84,42 +183,76 @@ mod tests {
 
     use super::*;
 
-    /// There are more threads than stripes, so some share a stripe.
+    /// Returns a counter that has stripes, and one that has none yet.
+    fn counters() -> [Counter; 2] {
+        let counters = [Counter::new(), Counter::new()];
+        counters[0].make_stripes();
+        assert_eq!(counters.each_ref().map(Counter::is_one), [false, true]);
+        counters
+    }
+
+    /// There are more threads than stripes, so some share a stripe. One counter gets its stripes
+    /// while threads add.
     #[test]
     fn sums_what_all_threads_add() {
-        let counter = Counter::new();
-        let threads = counter.stripes() + 3;
+        let counters = counters();
+        let threads = stripes() + 3;
         let all_here = Barrier::new(threads);
         std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
+            for thread in 0..threads {
+                let (counters, all_here) = (&counters, &all_here);
+                scope.spawn(move || {
                     drop(read());
                     all_here.wait();
-                    (0..1000).for_each(|n| _ = counter.add(if n % 4 == 0 { -1 } else { 1 }, 1, &read()));
+                    for n in 0..1000 {
+                        let n = if n % 4 == 0 { -1 } else { 1 };
+                        counters.iter().for_each(|counter| _ = counter.add(n, &read()));
+                    }
+                    if thread == 0 {
+                        counters[1].make_stripes();
+                    }
+                    for n in 0..1000 {
+                        let n = if n % 4 == 0 { -1 } else { 1 };
+                        counters.iter().for_each(|counter| _ = counter.add(n, &read()));
+                    }
                 });
             }
         });
-        assert_eq!(counter.sum(), threads * 500);
+        assert_eq!(counters.map(|counter| counter.sum()), [threads * 1000; 2]);
     }
 
     /// One thread may remove what another has inserted: a stripe below zero reduces the sum.
     #[test]
     fn stripes_may_be_negative() {
-        let counter = Counter::new();
-        counter.add(10, 1, &read());
-        std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7, 1, &read())));
-        assert_eq!(counter.sum(), 3);
-        counter.add(-5, 1, &read());
-        assert_eq!(counter.sum(), 0, "never below zero, though updates in progress may make it look so");
+        for counter in counters() {
+            counter.add(10, &read());
+            std::thread::scope(|scope| _ = scope.spawn(|| counter.add(-7, &read())));
+            assert_eq!(counter.sum(), 3);
+            counter.make_stripes();
+            counter.add(-5, &read());
+            assert_eq!(counter.sum(), 0, "never below zero, though updates in progress may make it look so");
+        }
     }
 
     /// A count that swings around any value does not cause a check each time.
     #[test]
     fn asks_for_a_look_when_the_count_has_moved() {
         let counter = Counter::new();
-        let asked = (0..1024).filter(|_| counter.add(1, 16, &read())).count();
+        counter.size_changed(16 * 16 * stripes());
+        let asked = (0..1024).filter(|_| counter.add(1, &read())).count();
         assert_eq!(asked, 64);
-        let asked = (0..1024).filter(|n| counter.add(if n % 2 == 0 { -1 } else { 1 }, 16, &read())).count();
+        let asked = (0..1024).filter(|n| counter.add(if n % 2 == 0 { -1 } else { 1 }, &read())).count();
         assert_eq!(asked, 0);
+    }
+
+    /// The counter of a table that stays small takes no memory of its own.
+    #[test]
+    fn large_tables_have_stripes() {
+        let counter = Counter::new();
+        counter.size_changed(2);
+        counter.size_changed(16 * stripes());
+        assert!(counter.is_one());
+        counter.size_changed(32 * stripes());
+        assert!(!counter.is_one());
     }
 }

@@ -105,7 +105,11 @@ use crate::stats::Stats;
 /// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
-/// buckets (up to 64 after many have been removed).
+/// buckets (up to 64 after many have been removed). An empty map takes 256 bytes: 232 in two
+/// allocations, and 24 of its own with the default hasher. It starts no thread. The first resize
+/// and the first rename allocate what they need. A map of some hundred buckets, or one that several
+/// threads update at the same time, counts its entries in 128 bytes per thread (at most 64 threads
+/// have their own).
 ///
 /// # Keys
 ///
@@ -268,7 +272,9 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.len()
     }
 
-    /// Returns whether the map has no entries; see [`HashMap::len`].
+    /// Returns whether the map has no entries. It is exact if no thread updates the map meanwhile.
+    /// Usually cheaper than [`HashMap::len`], which adds up the counts of all threads: this reads
+    /// them only if the map is large and its first buckets are empty.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }

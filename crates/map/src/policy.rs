@@ -13,6 +13,7 @@
 //! growing by a factor of 2 between loads of 3/8 and 3/4.
 
 use std::fmt;
+use std::num::NonZeroU8;
 use std::ops::RangeInclusive;
 
 /// Whether a table is resized automatically.
@@ -36,11 +37,12 @@ pub enum Resizing {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Policy {
     pub(crate) resizing: Resizing,
-    low: f64,
-    high: f64,
+    /// In single precision, and numbers of buckets as logarithms, because each table has a policy.
+    low: f32,
+    high: f32,
     /// `None` for the initial number of buckets of the table.
-    floor: Option<usize>,
-    ceiling: usize,
+    floor_bits: Option<NonZeroU8>,
+    ceiling_bits: u8,
 }
 
 /// The error for bounds that a [`Policy`] cannot have.
@@ -73,7 +75,7 @@ impl std::error::Error for PolicyError {}
 
 impl From<Resizing> for Policy {
     fn from(resizing: Resizing) -> Self {
-        Self { resizing, low: 0.125, high: 1.0, floor: None, ceiling: Self::MAX_BUCKETS }
+        Self { resizing, low: 0.125, high: 1.0, floor_bits: None, ceiling_bits: Self::MAX_BUCKETS.ilog2() as u8 }
     }
 }
 
@@ -109,7 +111,7 @@ impl Policy {
         if !Self::UPPER_BOUNDS.contains(&high) || !(0.0..=max_low).contains(&low) {
             return Err(PolicyError::LoadFactor(bounds));
         }
-        Ok(Self { low, high, ..self })
+        Ok(Self { low: low as f32, high: high as f32, ..self })
     }
 
     /// Sets the minimum and the maximum number of buckets, each rounded up to a power of two. By
@@ -124,19 +126,20 @@ impl Policy {
             return Err(PolicyError::Buckets(bounds));
         }
         let round = |buckets: usize| buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).max(2);
-        Ok(Self { floor: Some(round(*bounds.start())), ceiling: round(*bounds.end()), ..self })
+        let ceiling_bits = round(*bounds.end()).ilog2() as u8;
+        Ok(Self { floor_bits: bits_of(round(*bounds.start())), ceiling_bits, ..self })
     }
 
     /// Returns the policy for a table that initially has this number of buckets.
     pub(crate) fn starting_with(self, buckets: usize) -> Self {
-        Self { floor: self.floor.or(Some(buckets)), ..self }
+        Self { floor_bits: self.floor_bits.or(bits_of(buckets)), ..self }
     }
 
     /// Returns the number of buckets that a table with this number of entries should have, if it is
     /// not `buckets`.
     pub(crate) fn wanted(&self, entries: usize, buckets: usize) -> Option<usize> {
-        let floor = self.floor.unwrap_or(0);
-        let overloaded = entries > at_load(buckets, self.high) && buckets < self.ceiling;
+        let floor = self.floor_bits.map_or(0, |bits| 1 << bits.get());
+        let overloaded = entries > at_load(buckets, self.high) && buckets < self.ceiling();
         let wasteful = entries < at_load(buckets, self.low) && buckets > floor;
         let wanted = || self.buckets_for(entries).max(floor);
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
@@ -151,7 +154,7 @@ impl Policy {
     /// ```
     pub fn buckets_for(&self, entries: usize) -> usize {
         let buckets = (entries as f64 / self.target()).ceil() as usize;
-        buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling)
+        buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling())
     }
 
     /// Returns the largest number of buckets that leaves enough of a memory budget for their
@@ -164,12 +167,21 @@ impl Policy {
 
     /// Returns the load that is not exceeded after a resize.
     fn target(&self) -> f64 {
-        self.high / 2.0
+        f64::from(self.high) / 2.0
+    }
+
+    fn ceiling(&self) -> usize {
+        1 << self.ceiling_bits
     }
 }
 
-fn at_load(buckets: usize, load: f64) -> usize {
-    (buckets as f64 * load) as usize
+fn at_load(buckets: usize, load: f32) -> usize {
+    (buckets as f64 * f64::from(load)) as usize
+}
+
+/// Returns the logarithm of a number of buckets, which is a power of two and at least 2.
+fn bits_of(buckets: usize) -> Option<NonZeroU8> {
+    NonZeroU8::new(buckets.ilog2() as u8)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub(crate) use shuttle::{
 
 // Statistics and counters order nothing, so loom needn't explore them.
 pub(crate) use std::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicU64, AtomicUsize,
+    AtomicBool, AtomicIsize, AtomicPtr as UntrackedPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 

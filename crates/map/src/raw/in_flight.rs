@@ -16,6 +16,7 @@
 //! Therefore the summaries of both hashes must let lookups pass while a link is in flight.
 
 use std::ptr::{self, NonNull, null_mut};
+use std::sync::OnceLock;
 
 use super::group::Change;
 use super::{Hash, Link};
@@ -25,8 +26,13 @@ use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 /// at most one rename at a time. Exception: in the stage [`OldKey`](Self::answer_old_key), an
 /// update that holds the lock of the old hash may change the link.
 pub(super) struct InFlightRename {
-    /// Null (empty), `old_key`, `new_key` or [`RECHECK`].
+    /// Null (empty), the old or the new one of `links`, or [`RECHECK`].
     stage: AtomicPtr<InFlightLink>,
+    /// Made by the first rename, because most tables have none.
+    links: OnceLock<Box<InFlightLinks>>,
+}
+
+struct InFlightLinks {
     old_key: InFlightLink,
     new_key: InFlightLink,
 }
@@ -49,7 +55,17 @@ pub(super) enum MissOutcome {
 
 impl InFlightRename {
     pub(super) fn new() -> Self {
-        Self { stage: AtomicPtr::new(null_mut()), old_key: InFlightLink::new(), new_key: InFlightLink::new() }
+        Self { stage: AtomicPtr::new(null_mut()), links: OnceLock::new() }
+    }
+
+    /// Makes what a rename needs, before it locks buckets. Aborts if there is no memory.
+    pub(super) fn prepare(&self) {
+        self.links();
+    }
+
+    fn links(&self) -> &InFlightLinks {
+        self.links
+            .get_or_init(|| Box::new(InFlightLinks { old_key: InFlightLink::new(), new_key: InFlightLink::new() }))
     }
 
     #[inline(always)]
@@ -72,7 +88,8 @@ impl InFlightRename {
         // were set. When it reads the chains again, it sees what was done to them before this
         // stage.
         let stage = self.stage.load(Acquire);
-        match [&self.old_key, &self.new_key].into_iter().find(|&at| ptr::eq(stage, at)) {
+        let links = self.links.get().into_iter().flat_map(|links| [&links.old_key, &links.new_key]);
+        match links.into_iter().find(|&at| ptr::eq(stage, at)) {
             Some(in_flight) => in_flight.link_if(hash).map_or(MissOutcome::Nothing, MissOutcome::Link),
             None if stage.is_null() => MissOutcome::Nothing,
             None => MissOutcome::WalkAgain,
@@ -82,14 +99,15 @@ impl InFlightRename {
     /// Returns whether the stage is `OldKey`. Called by the rename itself.
     pub(super) fn answers_old_key(&self) -> bool {
         // Acquire: as in `after_miss`.
-        ptr::eq(self.stage.load(Acquire), &self.old_key)
+        let stage = self.stage.load(Acquire);
+        self.links.get().is_some_and(|links| ptr::eq(stage, &links.old_key))
     }
 
     /// Returns the link in flight if it still has this old hash. The caller holds the lock of the
     /// hash, so the link stays in flight until the caller unlocks.
     #[cold]
     pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<Link>> {
-        if self.answers_old_key() { self.old_key.link_if(hash) } else { None }
+        if self.answers_old_key() { self.links().old_key.link_if(hash) } else { None }
     }
 
     /// Replaces the link that `old_link` returned, or removes it if `link` is null. The caller has
@@ -97,21 +115,23 @@ impl InFlightRename {
     pub(super) fn set_old_link(&self, link: *mut Link) {
         // Release: pairs with the Acquire in `InFlightLink::link_if`: lookups see the link as it
         // was made.
-        self.old_key.link.store(link, Release);
+        self.links().old_key.link.store(link, Release);
     }
 
     /// Enters the stage `OldKey`. The caller holds the lock of this hash, and the link is still in
     /// its chain.
     pub(super) fn answer_old_key(&self, hash: Hash, link: NonNull<Link>) {
-        self.old_key.set(hash, link);
-        self.enter(ptr::from_ref(&self.old_key).cast_mut());
+        let old_key = &self.links().old_key;
+        old_key.set(hash, link);
+        self.enter(ptr::from_ref(old_key).cast_mut());
     }
 
     /// Enters the stage `NewKey`: the instant of the rename. The caller holds the locks of both
     /// hashes, and neither chain has the link.
     pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<Link>) {
-        self.new_key.set(hash, link);
-        self.enter(ptr::from_ref(&self.new_key).cast_mut());
+        let new_key = &self.links().new_key;
+        new_key.set(hash, link);
+        self.enter(ptr::from_ref(new_key).cast_mut());
     }
 
     /// Enters the stage `Recheck`. The caller holds the lock of the hash in whose chain the link is

@@ -228,6 +228,7 @@ impl Table {
         let inner = self.inner();
         let mut resizer = inner.lock_resizer();
         inner.settle(&mut resizer);
+        inner.in_flight.prepare();
         let rename = Rename { inner, old, new, _turn: resizer };
         if !inner.in_flight.is_empty() {
             // The last rename could not wait, because it ran in a read section.

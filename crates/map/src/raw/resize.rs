@@ -49,9 +49,15 @@ use crate::sync::Relaxed;
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
 /// The state of resizes. Its mutex is held to resize and to rename.
+#[derive(Default)]
 pub(super) struct Resizer {
-    /// The binary logarithm of the size of the published array.
-    pub(super) bits: u32,
+    /// Allocated by the first resize, because many tables have none.
+    pending: Option<Box<[Pending; 1]>>,
+}
+
+/// What earlier resizes have left to do.
+#[derive(Default)]
+struct Pending {
     uncut: Option<Uncut>,
     /// Replaced arrays that readers may still use.
     retired: Vec<Retired>,
@@ -72,13 +78,26 @@ struct Retired {
 }
 
 impl Resizer {
-    pub(super) fn new(bits: u32) -> Self {
-        Self { bits, uncut: None, retired: Vec::new() }
+    fn pending(&self) -> Option<&Pending> {
+        self.pending.as_ref().map(|pending| &pending[0])
+    }
+
+    fn pending_mut(&mut self) -> Option<&mut Pending> {
+        self.pending.as_mut().map(|pending| &mut pending[0])
+    }
+
+    /// Returns the state of a resize that has [`reserved`](Self::reserve) it.
+    fn reserved(&mut self) -> &mut Pending {
+        self.pending_mut().expect("reserved before the resize began")
+    }
+
+    fn uncut(&self) -> Option<&Uncut> {
+        self.pending()?.uncut.as_ref()
     }
 
     /// Returns whether a resize has steps left that wait for readers.
     pub(super) fn is_waiting(&self) -> bool {
-        self.uncut.is_some() || !self.retired.is_empty()
+        self.pending().is_some_and(|pending| pending.uncut.is_some() || !pending.retired.is_empty())
     }
 
     /// Returns whether the last growth is so recent that its chains can probably be cut soon.
@@ -86,23 +105,36 @@ impl Resizer {
         /// Most read sections are shorter than this. Waiting is useful because updates take longer
         /// until chains are cut.
         const WORTH_WAITING: Duration = Duration::from_micros(500);
-        self.uncut.as_ref().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
+        self.uncut().is_some_and(|uncut| uncut.since.elapsed() < WORTH_WAITING)
     }
 
     /// Makes room to [`retire`](Self::retire) this many arrays: a resize that has begun must not
     /// fail.
     fn reserve(&mut self, arrays: usize, bits: u32) -> Result<(), AllocError> {
-        self.retired.try_reserve(arrays).map_err(|_| AllocError::of_bits(bits))
+        let failed = AllocError::of_bits(bits);
+        if self.pending.is_none() {
+            // `Box::new` would abort if there is no memory.
+            let mut pending = Vec::new();
+            pending.try_reserve_exact(1).map_err(|_| failed)?;
+            pending.push(Pending::default());
+            self.pending = pending.into_boxed_slice().try_into().ok();
+        }
+        self.reserved().retired.try_reserve(arrays).map_err(|_| failed)
     }
 
     fn retire(&mut self, array: Array<'_>) {
-        self.retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
+        self.reserved().retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
+    }
+
+    fn take_uncut_if(&mut self, condition: impl FnOnce(&mut Uncut) -> bool) -> Option<Uncut> {
+        self.pending_mut()?.uncut.take_if(condition)
     }
 
     /// Frees the retired arrays whose readers have left. Returns the bytes of their buckets.
     pub(super) fn free_retired(&mut self) -> usize {
         let mut freed = 0;
-        self.retired.retain(|retired| {
+        let Some(pending) = self.pending_mut() else { return 0 };
+        pending.retired.retain(|retired| {
             let has_passed = retired.readers.has_passed();
             if has_passed {
                 // SAFETY: it is alive until it is freed here.
@@ -120,7 +152,8 @@ impl Resizer {
     /// Returns the retired arrays. The caller must pass them to [`free_later`] after unlocking the
     /// resizer.
     pub(super) fn take_retired(&mut self) -> impl Iterator<Item = DetachedArray> + use<> {
-        std::mem::take(&mut self.retired).into_iter().map(|retired| retired.array)
+        let retired = self.pending_mut().map(|pending| std::mem::take(&mut pending.retired));
+        retired.unwrap_or_default().into_iter().map(|retired| retired.array)
     }
 
     /// Frees all arrays but the published one.
@@ -129,7 +162,7 @@ impl Resizer {
     ///
     /// No thread uses the table any more.
     pub(super) unsafe fn free_all(&mut self) {
-        let base = self.uncut.take().map(|uncut| uncut.base);
+        let base = self.take_uncut_if(|_| true).map(|uncut| uncut.base);
         // SAFETY: guaranteed by the caller.
         self.take_retired().chain(base).for_each(|array| unsafe { array.get().free() });
     }
@@ -151,10 +184,10 @@ impl TableInner {
     /// sections.
     pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
         self.settle(resizer);
-        if bits > resizer.bits {
+        if bits > self.bits() {
             self.grow(bits, resizer)?;
             self.settle(resizer);
-        } else if bits < resizer.bits {
+        } else if bits < self.bits() {
             self.shrink(bits, resizer)?;
         }
         Ok(())
@@ -162,17 +195,17 @@ impl TableInner {
 
     /// Waits for readers and cuts chains, if any are uncut. The caller is outside of read sections.
     pub(super) fn settle(&self, resizer: &mut Resizer) {
-        if let Some(uncut) = &resizer.uncut {
+        if let Some(uncut) = resizer.uncut() {
             uncut.readers.wait();
         }
-        if let Some(uncut) = resizer.uncut.take() {
+        if let Some(uncut) = resizer.take_uncut_if(|_| true) {
             self.cut(&uncut.base, resizer);
         }
     }
 
     /// Cuts chains if that takes no wait.
     pub(super) fn cut_if_unused(&self, resizer: &mut Resizer) {
-        if let Some(uncut) = resizer.uncut.take_if(|uncut| uncut.readers.has_passed()) {
+        if let Some(uncut) = resizer.take_uncut_if(|uncut| uncut.readers.has_passed()) {
             self.cut(&uncut.base, resizer);
         }
     }
@@ -189,7 +222,7 @@ impl TableInner {
         // SAFETY: only the holder of the resizer's mutex frees arrays, and that is this thread.
         let coarse = unsafe { self.array.load() };
         // SAFETY: as above.
-        let base = resizer.uncut.as_ref().map_or(coarse, |uncut| unsafe { uncut.base.get() });
+        let base = resizer.uncut().map_or(coarse, |uncut| unsafe { uncut.base.get() });
         // Room for the coarse array now, and for the base when chains are cut.
         resizer.reserve(2, bits)?;
         let fine = self.allocate_array(bits)?;
@@ -208,8 +241,7 @@ impl TableInner {
             resizer.retire(coarse);
         }
         let base = DetachedArray::of(base);
-        resizer.uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
-        resizer.bits = bits;
+        resizer.reserved().uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
         self.size_changed(fine.len());
         // Relaxed: a statistic.
         self.counts.grows.fetch_add(1, Relaxed);
@@ -235,7 +267,7 @@ impl TableInner {
 
     /// Shrinks to 2^`bits` buckets, without waiting for readers. The table has no uncut chains.
     pub(super) fn shrink(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
-        debug_assert!(resizer.uncut.is_none());
+        debug_assert!(resizer.uncut().is_none());
         // SAFETY: as in `grow`.
         let fine = unsafe { self.array.load() };
         resizer.reserve(1, bits)?;
@@ -247,7 +279,6 @@ impl TableInner {
         for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
         self.array.publish(coarse);
         resizer.retire(fine);
-        resizer.bits = bits;
         self.size_changed(coarse.len());
         // Relaxed: a statistic.
         self.counts.shrinks.fetch_add(1, Relaxed);

@@ -17,7 +17,7 @@ use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{Policy, Resizing};
 use crate::stats::Stats;
-use crate::sync::{AcqRel, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
+use crate::sync::{AcqRel, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
 use crate::worker;
 
 /// A concurrent hash table of links. Lookups are wait-free, also while the table grows or shrinks.
@@ -74,26 +74,32 @@ pub struct Table {
     inner: Arc<TableInner>,
 }
 
-/// The state that the table shares with the resize worker.
+/// The state that the table shares with the resize worker. Small, because a program may have many
+/// tables that stay empty (`tests/empty.rs`).
+///
+/// The count comes last and lookups read the first two fields. So lookups in a small table, for
+/// which each update changes the count, do not lose their cache line.
+#[repr(C)]
 pub(crate) struct TableInner {
     /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
+    /// The rename in progress.
+    pub(super) in_flight: InFlightRename,
     dispose: unsafe fn(NonNull<Link>),
     policy: Policy,
-    /// An update checks whether to resize each time the count of its stripe has changed by this
-    /// much.
-    interval: AtomicUsize,
     /// Set while updates need not ask the worker to check this table: a request is pending, or the
     /// worker will check the table again anyway.
     requested: AtomicBool,
-    count: Counter,
-    /// The rename in progress.
-    pub(super) in_flight: InFlightRename,
+    resizing: AtomicBool,
+    /// The binary logarithm of the number of buckets of the published array. Only the holder of the
+    /// resizer's mutex changes it.
+    bits: AtomicU8,
     /// Locked before the resizer's mutex, to make that fair: otherwise a thread that resizes in a
     /// loop could starve the others.
     turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
+    count: Counter,
 }
 
 /// The mutexes of resizers and renames.
@@ -102,10 +108,8 @@ static RESIZER: Site = Site::new("map_resizer");
 /// Statistics of the resizer.
 #[derive(Default)]
 pub(super) struct Counts {
-    pub(super) buckets: AtomicUsize,
     /// Bytes of the buckets of all arrays that are allocated.
     pub(super) bucket_bytes: AtomicUsize,
-    pub(super) resizing: AtomicBool,
     pub(super) grows: AtomicU64,
     pub(super) shrinks: AtomicU64,
     pub(super) grace_periods: AtomicU64,
@@ -137,12 +141,13 @@ impl Table {
             array: AtomicArray::new(array),
             dispose,
             policy: policy.into().starting_with(array.len()),
-            interval: AtomicUsize::new(1),
             requested: AtomicBool::new(false),
+            resizing: AtomicBool::new(false),
+            bits: AtomicU8::new(0),
             count: Counter::new(),
             in_flight: InFlightRename::new(),
             turn: Mutex::new(()),
-            resizer: Mutex::new(Resizer::new(bits)),
+            resizer: Mutex::new(Resizer::default()),
             counts: Counts::default(),
         };
         inner.size_changed(array.len());
@@ -164,9 +169,20 @@ impl Table {
         self.inner.count.sum()
     }
 
-    /// Returns whether the table has no links; see [`Table::len`].
+    /// Returns whether the table has no links. It is exact if no thread updates the table
+    /// meanwhile.
+    ///
+    /// In a small table this reads one counter. In a larger one it reads a few buckets, which show
+    /// that most tables are not empty, and otherwise the counters that [`Table::len`] reads.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        (self.inner.count.is_one() || !self.has_link_in_first_buckets()) && self.len() == 0
+    }
+
+    /// Looks at so many buckets that this finds a link in nearly all tables that have links.
+    fn has_link_in_first_buckets(&self) -> bool {
+        let guard = read();
+        let heads = self.inner.array(&guard).all();
+        heads.iter().take(2 * Head::PER_LINE).any(|head| !head.load().first().is_null())
     }
 
     /// Returns the policy by which the table is resized.
@@ -176,8 +192,7 @@ impl Table {
 
     /// Returns the number of buckets.
     pub fn buckets(&self) -> usize {
-        // Relaxed: a statistic.
-        self.inner.counts.buckets.load(Relaxed)
+        1 << self.inner.bits()
     }
 
     /// Returns the bytes of the buckets of all arrays: the present array, one that a resize is
@@ -190,7 +205,7 @@ impl Table {
     /// Returns whether a resize is in progress.
     pub fn is_resizing(&self) -> bool {
         // Relaxed: a statistic.
-        self.inner.counts.resizing.load(Relaxed)
+        self.inner.resizing.load(Relaxed)
     }
 
     /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2.
@@ -321,8 +336,7 @@ impl Table {
 
     #[inline(always)]
     fn count(&self, n: isize, helps: fn(usize, usize) -> bool, guard: &Guard) {
-        // Relaxed: a heuristic.
-        if self.inner.count.add(n, self.inner.interval.load(Relaxed), guard) {
+        if self.inner.count.add(n, guard) {
             self.ask_worker(helps);
         }
     }
@@ -371,8 +385,14 @@ impl TableInner {
     }
 
     fn wanted(&self) -> Option<usize> {
-        // Relaxed: a statistic is good enough.
-        self.policy.wanted(self.count.sum(), self.counts.buckets.load(Relaxed))
+        self.policy.wanted(self.count.sum(), 1 << self.bits())
+    }
+
+    /// Returns the binary logarithm of the number of buckets.
+    pub(super) fn bits(&self) -> u32 {
+        // Relaxed: the holder of the resizer's mutex has written it or acquired it with the mutex.
+        // For all others it is a statistic.
+        self.bits.load(Relaxed).into()
     }
 
     /// Returns whether the worker will grow the table again when it has `buckets` buckets.
@@ -392,13 +412,13 @@ impl TableInner {
         // set.
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
-        self.counts.resizing.store(true, Relaxed);
+        self.resizing.store(true, Relaxed);
         let is_blocked = loop {
             self.cut_if_unused(&mut resizer);
             // Relaxed: a statistic.
             self.counts.bucket_bytes.fetch_sub(resizer.free_retired(), Relaxed);
             let Some(wanted) = self.wanted().map(bits_for) else { break false };
-            let resized = if wanted > resizer.bits {
+            let resized = if wanted > self.bits() {
                 if resizer.is_recently_uncut() {
                     break true;
                 }
@@ -419,17 +439,17 @@ impl TableInner {
                 break false;
             }
         };
-        self.counts.resizing.store(resizer.is_waiting(), Relaxed);
+        self.resizing.store(resizer.is_waiting(), Relaxed);
         is_blocked || resizer.is_waiting()
     }
 
     fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
         let mut resizer = self.lock_resizer();
         // Relaxed, both: a statistic.
-        self.counts.resizing.store(true, Relaxed);
+        self.resizing.store(true, Relaxed);
         let result = self.resize(bits, &mut resizer);
         let retired = resizer.take_retired();
-        self.counts.resizing.store(false, Relaxed);
+        self.resizing.store(false, Relaxed);
         // `free_later` may run deferred destructors, which may resize this table.
         drop(resizer);
         retired.for_each(|array| {
@@ -444,12 +464,9 @@ impl TableInner {
 
     /// Called when the size of the table has changed.
     pub(super) fn size_changed(&self, buckets: usize) {
-        // Updates check so often that the count is off by at most a sixteenth of the buckets, and
-        // so seldom that the checks cost little.
-        let interval = (buckets / 16 / self.count.stripes()).clamp(1, 1024);
-        // Relaxed, both: heuristics.
-        self.interval.store(interval, Relaxed);
-        self.counts.buckets.store(buckets, Relaxed);
+        self.count.size_changed(buckets);
+        // Relaxed: see `bits`.
+        self.bits.store(buckets.ilog2() as u8, Relaxed);
     }
 }
 

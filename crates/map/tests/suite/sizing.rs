@@ -103,6 +103,30 @@ fn shrinking_takes_one_pass_over_empty_buckets() {
     assert_eq!((map.buckets(), map.pin().iter().count()), (2, 10));
 }
 
+/// Whether the entry is in one of the first buckets or not, and whichever thread removes it.
+#[test]
+fn one_entry_is_not_nothing() {
+    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build::<u64, u64>().unwrap();
+    assert!(map.is_empty());
+    for buckets in [2, 64, 4096, 1 << 16, 4096, 2] {
+        map.resize_to(buckets).unwrap();
+        for n in 0..100 {
+            map.pin().insert(n, n);
+            assert!(!map.is_empty());
+            if n % 10 == 0 {
+                std::thread::scope(|scope| _ = scope.spawn(|| map.pin().remove(&n).copied()));
+            } else {
+                map.pin().remove(&n);
+            }
+            assert!(map.is_empty());
+        }
+        fill(&map, 1000);
+        assert!(!map.is_empty());
+        map.pin().clear();
+        assert!(map.is_empty());
+    }
+}
+
 #[test]
 fn a_manual_map_is_cloned_with_its_size() {
     let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();

@@ -1,0 +1,83 @@
+//! What empty maps take: memory, and no threads. A program of its own with one test, because it
+//! replaces the global allocator and counts the threads of the process.
+#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+
+use relativist_testing as _;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use relativist::{HashMap, HashSet};
+
+/// The limit for a map with all that it has allocated.
+const MAX_BYTES: usize = 256;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator does it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Relaxed);
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Returns what `make` returns, and the bytes that it has allocated and not freed.
+fn bytes<T>(make: impl FnOnce() -> T) -> (T, usize) {
+    let before = ALLOCATED.load(Relaxed);
+    let made = make();
+    (made, ALLOCATED.load(Relaxed) - before)
+}
+
+#[cfg(target_os = "linux")]
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").expect("Linux has it").count()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn threads() -> usize {
+    0
+}
+
+/// Uses a map as a program may use many maps that stay empty.
+fn use_empty(map: &HashMap<u64, u64>) {
+    let pinned = map.pin();
+    assert!(pinned.is_empty());
+    assert_eq!(pinned.len(), 0);
+    assert_eq!(pinned.get(&1), None);
+    assert_eq!(pinned.remove(&1), None);
+    assert_eq!(pinned.iter().count(), 0);
+    pinned.clear();
+}
+
+#[test]
+fn empty_maps_take_little_memory_and_no_threads() {
+    const MAPS: usize = 10_000;
+    // What the process allocates once.
+    use_empty(&HashMap::new());
+
+    let threads_before = threads();
+    let (maps, allocated) = bytes(|| {
+        let maps: Vec<HashMap<u64, u64>> = (0..MAPS).map(|_| HashMap::new()).collect();
+        maps.iter().for_each(use_empty);
+        maps
+    });
+    assert!(allocated <= MAPS * MAX_BYTES, "{} bytes for a map", allocated / MAPS);
+    assert_eq!(threads(), threads_before);
+    drop(maps);
+
+    let (_set, allocated) = bytes(HashSet::<String>::new);
+    assert!(allocated + size_of::<HashSet<String>>() <= MAX_BYTES, "{allocated} bytes for a set");
+}

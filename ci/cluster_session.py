@@ -86,7 +86,7 @@ def proxied(proxy):
 
 
 def by_pymemcache(ports):
-    # After this number of attempts it would remove a failing server from the ring.
+    # pymemcache removes a server from the ring after this number of failed attempts.
     never = 10**9
     return HashClient(
         [f"127.0.0.1:{port}" for port in ports],
@@ -122,7 +122,7 @@ class Load:
             raise SystemExit(f"{name}: keys are not spread over the servers, one for each")
 
     def attempt(self, key, what):
-        """The result, or None if there is none; only keys of the victim may have none, while it is away or just back."""
+        """Returns the result of `what`, or None if it fails. It may fail only for keys of the victim, while that is down or has just restarted."""
         try:
             return what()
         except Exception as error:
@@ -163,7 +163,7 @@ class Load:
             self.operations += 1
 
     def recover(self):
-        """Until all keys are stored and found again."""
+        """Stores the keys of the victim until all of them are found again."""
         end = time.monotonic() + PATIENCE
         left = set(self.endangered)
         while left:
@@ -206,13 +206,14 @@ def session(folder):
         clients = {"twemproxy": proxied(proxy), "pymemcache": by_pymemcache(ports), "pylibmc": by_pylibmc(ports)}
         loads = [Load(name, client, servers) for name, client in clients.items()]
 
-        def kill_in_the_midst():
-            # The first is enough: the others are at work as well. It ends in any case.
+        def kill_under_load():
+            # Wait until one load has done a quarter of its operations, or all have ended. The
+            # others have begun by then.
             while all(load.operations < OPERATIONS // 4 for load in loads) and threading.active_count() > 1:
                 time.sleep(0.001)
             servers[VICTIM].end(signal.SIGKILL)
 
-        all_at_once([load.run for load in loads], kill_in_the_midst)
+        all_at_once([load.run for load in loads], kill_under_load)
         all_at_once([load.run for load in loads])
         all_at_once([load.run for load in loads], servers[VICTIM].start)
         all_at_once([load.recover for load in loads])

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
 
-# The comments of a language: the text of a line that is one.
+# For each language, the pattern of a comment line. Its group is the text of the comment.
 COMMENT = {
     ".rs": re.compile(r"^\s*//[/!]? ?(.*)$"),
     ".sh": re.compile(r"^\s*# ?(.*)$"),
@@ -42,7 +42,7 @@ def sources(suffix, *folders):
 
 
 def comments(path):
-    """The paragraphs of all comments, as lists of (line number, line, text); lines in code blocks apart, with no text."""
+    """The paragraphs of all comments, as lists of (line number, line, text); a line in a code block is a paragraph of its own, without text."""
     paragraph, is_code = [], False
     for number, line in enumerate(path.read_text().splitlines(), 1):
         match = COMMENT[path.suffix].match(line)
@@ -72,7 +72,8 @@ def wide(path):
 
 def forbidden(path, rules):
     for paragraph in comments(path):
-        # Of the same length, so that places in it are places in the lines.
+        # Code is replaced by as many characters, so that match positions are positions in the
+        # lines.
         whole = re.sub("`[^`]*`", lambda code: "`" * len(code[0]), " ".join(text for _, _, text in paragraph))
         for pattern, instead in rules:
             for match in pattern.finditer(whole):

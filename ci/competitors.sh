@@ -21,7 +21,8 @@ nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "competitors: malloc i
 workloads=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
 output=$("$program" compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01 2>/dev/null)
 for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo; do
-  # Eleven workloads; the matrix has two distributions and three shares of updates, the mixes are three.
+  # There are eleven workloads. The matrix prints six tables (two distributions, three shares of
+  # updates), and there are three mixes.
   count=$(grep -c "^| $competitor " <<<"$output")
   [ "$count" -ge 18 ] || { echo "competitors: $competitor is in $count tables only" >&2; exit 1; }
 done

@@ -47,7 +47,8 @@ def problems(target):
             yield f"{name} is under {licence}"
         if name in BANNED:
             yield f"{name} is banned"
-    # What is published, and what it is built of and with.
+    # Visit the published crates and their dependencies, including those of the build, but not those
+    # of tests.
     roots = [member for member in graph["workspace_members"] if packages[member]["name"] not in NOT_PUBLISHED]
     reached, versions = set(), {}
     while roots:

@@ -1,5 +1,5 @@
-#!/usr/bin/env bash
-# Formatting, lints, documentation without warnings, and the rules of the house that a script can check.
+# !/usr/bin/env bash Formatting, lints, documentation without warnings, and those rules of this
+# project that a script can check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 layering=$(mktemp)
@@ -8,7 +8,7 @@ trap 'rm "$layering"' EXIT
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
-# What would be published is complete, as far as that shows without building it once more.
+# The packages to publish can be assembled. (--no-verify: they are not built once more.)
 cargo package --quiet --locked --no-verify --allow-dirty -p relativist-rcu -p relativist -p relativist-cache -p relativist-memcache -p relativistd
 
 python3 ci/dependencies.py
@@ -39,7 +39,7 @@ for lower in 0 1 2 3; do
   done
 done >"$layering" || true
 [ ! -s "$layering" ] || { cat "$layering"; echo "lint: a module of the cache imports from a layer above" >&2; exit 1; }
-# Loom takes the place of atomics only if they come from one module. (Workers don't run under loom.)
+# Loom can replace the atomics only if they come from one module. (Workers don't run under loom.)
 none "atomics come from the sync module" '^[^/]*(std|core)::sync::atomic' \
   $(find crates/map/src crates/rcu/src -name '*.rs' ! -name sync.rs ! -name worker.rs)
 # Guarantees are numbered in the design, and cited by the tests that would fail without them.

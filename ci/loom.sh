@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # With the flags and the folder of ci/mutation.sh: both build the same dependencies.
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
-# Both crates at a time, or else what they share would be built for each.
+# One command for both crates, so that their common dependencies are built once.
 both=(--locked --release --package relativist-rcu --package relativist)
 cargo test "${both[@]}" --lib loom_tests
 cargo test "${both[@]}" --test loom

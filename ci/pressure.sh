@@ -29,7 +29,7 @@ for _ in $(seq 0 "$(nproc)"); do
 done
 # As many tests at a time as on other machines: they put each other under pressure, too.
 export RUST_TEST_THREADS=4
-# The torture of RCU takes as long as this says. Ten rounds make up for so little.
+# Each torture test of RCU takes this number of seconds. It is short because there are ten rounds.
 export RELATIVIST_TORTURE_SECONDS=1
 export RELATIVIST_TEST_SECONDS=850
 

@@ -46,7 +46,8 @@ check() {
 # (crates/cache/src/memory/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
 # but wherever a thread passes memory to another, there is a store and a load that it sees.
 
-# As their manuals recommend. Without optimisation everything takes several times as long.
+# The manuals of the sanitizers recommend this. Without optimisation everything takes several times
+# as long.
 export CARGO_PROFILE_DEV_OPT_LEVEL=1
 # Printing backtraces of panics, which some tests cause, would take most of the time.
 export RUST_BACKTRACE=0

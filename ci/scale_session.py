@@ -62,7 +62,8 @@ def verify(batch):
 def delete(batch):
     # delete_many sends a request per key and waits for each; without replies the batch goes out at once.
     client.delete_many([f"key{n}" for n in batch], noreply=True)
-    # Of the same connection, hence after the deletes; the next batch must still be there.
+    # The server has executed the deletes by now, because the same connection sent them. The next
+    # batch must still be there.
     assert client.get_many([f"key{n}" for n in batch]) == {}
     following = range(batch.stop, min(batch.stop + 100, items))
     verify(following)

@@ -21,7 +21,7 @@ start_server() {
 
 stop_server() {
   kill "$server" 2>/dev/null || true
-  # It must go by itself; what hangs is killed and reported.
+  # The server must end by itself. If it hangs, kill it and fail.
   for _ in $(seq 100); do
     kill -0 "$server" 2>/dev/null || { rm -rf "$server_directory"; return; }
     sleep 0.05

@@ -505,7 +505,7 @@ inline find_sole_part() {
 #define IS_UNCHANGED(head) (head.first == link && head.summary == bits)
 #endif
 
-/* Makes the heads of array `n` that cover `bucket` of array `p` entries into the chain. No thread
+/* Fills the heads of array `n` that `bucket` of array `p` covers: each leads into the chain. No thread
  * looks at them before the head of `p` is marked, so stores to them need no step of their own. */
 inline fill() {
   part = NIL;

@@ -1,4 +1,4 @@
-"""A session by Python's standard library: meta commands by TLS, a session resumed, and what is not TLS."""
+"""A session by Python's standard library: meta commands by TLS, the resumption of a session, and a connection in plain text."""
 
 import socket
 import ssl
@@ -34,7 +34,7 @@ with connect() as client:
 with connect(session) as client:
     ask(client, b"mn\r\nquit\r\n", b"MN\r\n")
     check(client.session_reused, True)
-    # An error if the end was not announced.
+    # recv raises an error if the server closes the connection without a close_notify.
     check(client.recv(1), b"")
 
 with socket.create_connection(("127.0.0.1", PORT), timeout=30) as plain:

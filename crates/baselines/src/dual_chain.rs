@@ -33,7 +33,7 @@ use crate::{Costs, Resize, Table, TableHasher};
 
 type Link = AtomicPtr<Node>;
 
-/// An entry with a link of each set.
+/// An entry, with one link for each of the two sets of chains.
 #[repr(C)]
 #[derive(Debug)]
 struct Node {

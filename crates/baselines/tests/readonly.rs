@@ -80,7 +80,8 @@ fn look_up<T: Table>() {
 
 /// Does the same for a table with memory of its own, which `protect` protects.
 fn look_up_in<T: Table>(protect: impl Fn(&T)) {
-    // This thread's place in the registry is to be elsewhere.
+    // Registers this thread with RCU before it allocates in the arena, because its slot must stay
+    // writable.
     drop(relativist_rcu::read());
     // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
     let pages =
@@ -90,7 +91,7 @@ fn look_up_in<T: Table>(protect: impl Fn(&T)) {
     let table: &T = Box::leak(Box::new(T::with_buckets(256)));
     (0..KEYS).for_each(|key| assert!(table.insert(key, !key)));
     IN_ARENA.set(false);
-    // What the table has replaced on its way is freed.
+    // Frees what the table has replaced while it was filled.
     relativist_rcu::barrier();
     // SAFETY: this program's mapping. From here on a write to it ends the process.
     unsafe { mprotect(pages, ARENA, MprotectFlags::READ) }.unwrap();
@@ -106,7 +107,8 @@ fn protect_buckets(table: &InPlace<FixedState>) {
     unsafe { mprotect(memory.cast_mut().cast(), memory.len(), MprotectFlags::READ) }.unwrap();
 }
 
-/// In a process that was started by `run`: looks up in the table that it is named.
+/// Does nothing in the test process itself. In a process that `run` starts, looks keys up in the
+/// table that the environment names.
 #[test]
 fn child() {
     match std::env::var("RELATIVIST_READONLY").as_deref() {
@@ -144,7 +146,7 @@ fn lookups_under_rcu_write_nothing_that_is_shared() {
     }
 }
 
-/// They do write, so the test above notices.
+/// Lookups under a lock do write. This shows that the test above detects writes.
 #[test]
 fn lookups_under_locks_write() {
     const SIGSEGV: i32 = 11;

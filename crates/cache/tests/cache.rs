@@ -304,7 +304,7 @@ fn a_given_unique_is_reported_and_does_not_confuse_a_flush() {
     put(1);
     assert_eq!(cas(&cache, "k"), 1, "stored after, however small its cas");
     store(&cache, Mode::Append, "k", "w");
-    assert!(cas(&cache, "k") > 1, "the cache draws a new unique");
+    assert!(cas(&cache, "k") > 1, "the cache draws a new CAS value");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The header that is checked in is the one that cbindgen makes of the source. With
-//! RELATIVIST_WRITE_HEADER set the test writes it.
+//! Checks that the committed header is the one that cbindgen generates from the source. If
+//! RELATIVIST_WRITE_HEADER is set, the test writes the header instead.
 
 use relativist_testing as _;
 

@@ -40,8 +40,8 @@ pub struct Cached<'p, 'm, K, V, S> {
 }
 
 impl<'m, K, V, S> Pinned<'m, K, V, S> {
-    /// Returns a handle for lookups that remembers the last key that it found. It is not shared:
-    /// each user creates one.
+    /// Returns a handle for lookups that remembers the last key that it found. Each caller creates
+    /// its own.
     pub fn cached(&self) -> Cached<'_, 'm, K, V, S> {
         Cached { pinned: self, last: None }
     }

@@ -22,10 +22,11 @@ thread_local! {
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's allocator, which has nothing left for threads that say so.
+/// The system's allocator, which refuses memory to a thread that has used up its allocations
+/// ([`LEFT`]).
 struct Failing;
 
-// SAFETY: the system's, or nothing.
+// SAFETY: memory comes from the system's allocator, or the result is null.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let left = LEFT.get();
@@ -84,7 +85,7 @@ fn checked_insert_gives_key_and_value_back() {
     let map = manual();
     map.resize_to(1 << 16).unwrap();
     map.pin().insert("there".into(), vec![0]);
-    // More than any stock of free nodes would last.
+    // More entries than a thread's stock of free nodes holds.
     let mut entries: Vec<_> = (0..100_000).map(|n| (n.to_string(), vec![n])).collect();
     let mut again = vec![("there".to_string(), vec![1])];
     let (error, not_replaced) =
@@ -102,8 +103,8 @@ fn checked_insert_gives_key_and_value_back() {
     assert_eq!(pinned.checked_insert("there".into(), vec![1]).unwrap(), Some(&vec![0]));
 }
 
-/// T6: an insertion asks the background thread to resize a map that has become too small. Without
-/// memory for this request the insertion succeeds all the same.
+/// T6: an insertion asks the background thread to resize a map that has become too small. The
+/// insertion succeeds even if there is no memory for this request.
 #[test]
 fn an_automatic_map_is_not_resized_without_memory() {
     // The background thread exists from now on.
@@ -122,7 +123,7 @@ fn an_automatic_map_is_not_resized_without_memory() {
     assert!(most > 2, "only {most} entries were inserted, which need no resize");
 }
 
-/// T6: if the new array can't be allocated, the table goes on with the old one.
+/// T6: if the new array cannot be allocated, the table keeps the old one.
 #[test]
 fn a_resize_without_memory_is_an_error() {
     let map = manual();
@@ -160,8 +161,8 @@ fn warm(resizing: Resizing, entries: u64) -> Numbers {
     map
 }
 
-/// T6, T9: whichever allocation is the first to fail, an operation that reports it has changed
-/// nothing. On a new thread, which has no free nodes.
+/// T6, T9: whichever allocation is the first to fail, an operation that reports the failure has
+/// changed nothing. Runs on a new thread, because that has no free nodes.
 #[test]
 fn whatever_is_reported_has_changed_nothing() {
     let attempt = |operation: fn(&Numbers) -> bool, n| {

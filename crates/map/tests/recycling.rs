@@ -1,5 +1,5 @@
-//! What nodes take from the allocator, and give back. A binary of its own, because it replaces the
-//! global allocator.
+//! Memory of nodes: what is allocated, and what is given back to the allocator. A binary of its
+//! own, because it replaces the global allocator.
 
 use relativist_testing as _;
 
@@ -9,7 +9,7 @@ use std::thread;
 
 use relativist::HashMap;
 
-/// A size that nothing else here has.
+/// Large enough that no other allocation of this program has the size of a node.
 type Value = [u64; 20];
 const NODE: usize = 16 + 8 + size_of::<Value>();
 
@@ -19,7 +19,7 @@ static FREED: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: the system's allocator does it.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(usize::from(layout.size() == NODE), Relaxed);
@@ -44,12 +44,13 @@ fn churn(map: &HashMap<u64, Value>, rounds: u64) {
     }
 }
 
-/// One test, because the counts are of the process.
+/// There is one test, because the counts are those of the whole process.
 #[test]
 fn memory_of_removed_nodes_is_used_again_and_given_back() {
     const THREADS: usize = 40;
     const ROUNDS: usize = 20_000;
-    // Kept by a thread that lives: at most so much, by the background thread that reclaims too.
+    // The maximum number of nodes that a running thread keeps. The background thread that reclaims
+    // nodes keeps some, too.
     const KEPT: usize = (256 << 10) / NODE;
 
     let map = HashMap::new();

@@ -95,8 +95,8 @@ fn keys(map: &Map<Tracked>) -> Vec<u64> {
     keys
 }
 
-/// T1, T7, T8: residents are found and iterated over, once and whole, while others come and go and
-/// the table is resized.
+/// T1, T7, T8: lookups find residents, and iterations see each of them once and intact, while other
+/// entries come and go and the table is resized.
 #[test]
 fn residents_are_found() {
     static TALLY: Tally = Tally::new();
@@ -250,7 +250,7 @@ fn resizers_and_updaters_take_turns() {
 struct Solo {
     turns: RandomScheduler,
     moments: Random,
-    /// The number of steps left before the reader runs alone, and then for the reader.
+    /// The number of steps that are left for all threads together, and then for the reader alone.
     together: u64,
     alone: u64,
 }
@@ -260,7 +260,7 @@ impl Solo {
     const READER: usize = 1;
     const MAX_TOGETHER: u64 = 400;
 
-    /// For this number of schedules.
+    /// Creates a scheduler for this number of schedules.
     fn new(schedules: usize) -> Self {
         let turns = RandomScheduler::new_from_seed(SEED, schedules);
         Self { turns, moments: Random::new(SEED), together: 0, alone: 0 }

@@ -31,11 +31,11 @@ use tracked::{Tally, Tracked};
 
 type Map = HashMap<u64, Tracked, Hashing>;
 
-/// These keys are always in the map, with the same value.
+/// Keys below this are always in the map, with the same value.
 const STABLE: u64 = 500;
-/// Those from here to `STABLE` are, too, but their values are replaced.
+/// Keys from `STABLE` to here are always in the map, too, but their values are replaced.
 const RESIDENT: u64 = 1000;
-/// Those from here to `RESIDENT` come and go.
+/// Keys from `RESIDENT` to here come and go.
 const ALL: u64 = 3000;
 
 /// Rounds of a thread: until the time is up, but at least a few.
@@ -128,8 +128,8 @@ fn look_up(map: &Map, residents: u64, seed: u64) {
     }
 }
 
-/// When all threads are done, the map has to be right in every respect; then it goes, and so has
-/// every value.
+/// Checks the contents of the map when all threads are done, drops it, and checks that all values
+/// are dropped.
 fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     assert_eq!(map.len() as u64, entries);
     assert_eq!(map.stats().entries as u64, entries);
@@ -258,12 +258,12 @@ fn eventually(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A key whose comparison takes long and notices concurrent ones. Insertions compare under the lock
-/// of the bucket.
+/// A key whose comparison takes long, and detects a comparison of another insertion at the same
+/// time. Insertions compare under the lock of the bucket.
 struct Slow(u64);
 
 thread_local! {
-    /// This thread is inserting.
+    /// Whether this thread is inserting.
     static INSERTS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -324,7 +324,7 @@ fn updates_of_one_bucket_take_turns() {
     assert_eq!(map.stats().entries as i64, change, "the key is in the table more than once, or lost");
 }
 
-/// T1, T10: keys that two threads rename to and fro, while the table is resized, and others are
+/// T1, T10: keys that two threads rename back and forth, while the table is resized, and others are
 /// inserted, replaced and removed.
 ///
 /// Within one read section at most one rename takes effect. So of three lookups, of one key, the

@@ -16,7 +16,7 @@ pub enum Command<'b> {
     Get {
         /// The keys to look up, in the order of the reply, with duplicates.
         keys: Keys<'b>,
-        /// Whether the reply includes each item's unique.
+        /// Whether the reply includes each item's CAS value.
         with_cas: bool,
     },
     /// `gat`, or `gats` when `with_cas`: fetch items and set their expiry.
@@ -25,7 +25,7 @@ pub enum Command<'b> {
         exptime: i32,
         /// The keys to look up, in the order of the reply, with duplicates.
         keys: Keys<'b>,
-        /// Whether the reply includes each item's unique.
+        /// Whether the reply includes each item's CAS value.
         with_cas: bool,
     },
     /// `set`, `add`, `replace`, `append`, `prepend` or `cas`: store a value.
@@ -146,7 +146,7 @@ pub enum StoreVerb {
     Append,
     /// Prepend to the value, if the key is present.
     Prepend,
-    /// Store only if the item still has this unique.
+    /// Store only if the item still has this CAS value.
     Cas(u64),
 }
 

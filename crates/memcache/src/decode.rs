@@ -107,7 +107,7 @@ pub struct PendingStore<'b> {
     pub is_base64: bool,
     /// The client flags of the new item.
     pub flags: u32,
-    /// Whether the client sets the unique of the new item.
+    /// Whether the client sets the CAS value of the new item.
     pub has_cas: bool,
 }
 

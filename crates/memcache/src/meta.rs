@@ -78,11 +78,11 @@ pub struct MetaFlags {
     pub exptime: Option<i32>,
     /// `N`: the expiry of an item to be created on a miss.
     pub vivify: Option<i32>,
-    /// `R`: renew the item if it ends within this many seconds.
+    /// `R`: renew the item if it expires within this number of seconds.
     pub recache: Option<i32>,
-    /// `C`: the unique to compare with.
+    /// `C`: the CAS value to compare with.
     pub compare: Option<u64>,
-    /// `E`: the unique of the new item.
+    /// `E`: the CAS value of the new item.
     pub cas: Option<u64>,
     /// `D`: the number to add or subtract.
     pub delta: u64,
@@ -127,7 +127,7 @@ impl MetaFlags {
         self.has(b'I')
     }
 
-    /// `I` and `C` of `ms`: a store with an older unique succeeds, but leaves the item stale.
+    /// `I` and `C` of `ms`: a store with an older CAS value succeeds, but leaves the item stale.
     pub fn stores_stale(&self) -> bool {
         self.has(b'I') && self.compare.is_some()
     }

@@ -11,7 +11,7 @@ const MAX_CHARS_32: usize = 11;
 /// The maximum number of characters of a strict 64-bit number.
 const MAX_CHARS_64: usize = 22;
 
-/// Parses a strict unsigned 64-bit number: a delta or a unique.
+/// Parses a strict unsigned 64-bit number: a delta or a CAS value.
 pub fn unsigned_64(word: &[u8]) -> Option<u64> {
     if word.is_empty() || word.len() > MAX_CHARS_64 {
         return None;

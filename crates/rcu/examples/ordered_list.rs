@@ -144,7 +144,7 @@ impl<T: Clone + Send + Sync + 'static> OrderedList<T> {
 
 /// # Safety
 ///
-/// It is a node from a box, no thread uses it, and no other code frees it.
+/// `node` points to a `Node<T>` from `Box::into_raw`, which no thread uses and no other code frees.
 unsafe fn free<T>(node: NonNull<()>) {
     // SAFETY: guaranteed by the caller.
     drop(unsafe { Box::from_raw(node.cast::<Node<T>>().as_ptr()) });

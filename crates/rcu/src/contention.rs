@@ -39,7 +39,7 @@ pub struct Site {
 /// each other exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Returns the name of the site.
+    /// The name of the site.
     pub site: &'static str,
     /// The number of times that such a lock was taken.
     pub acquisitions: u64,

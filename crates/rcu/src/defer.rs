@@ -89,8 +89,8 @@ pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
 ///
 /// # Safety
 ///
-/// It came from `Box::into_raw`, no other code will free it, no new reader can find it, and `T` may
-/// be dropped on any thread at any later time.
+/// `object` came from `Box::into_raw`, no other code will free it, no new reader can find it, and
+/// `T` may be dropped on any thread at any later time.
 pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
     unsafe fn free<T>(data: NonNull<()>) {
         // SAFETY: `data` came from a box, this is the only call, and all its readers have left.
@@ -154,7 +154,7 @@ pub fn without_waiting<R>(function: impl FnOnce() -> R) -> R {
 ///
 /// Use this while holding a lock that deferred functions may take.
 pub fn without_reclaiming<R>(function: impl FnOnce() -> R) -> R {
-    // This is `None` inside a deferred function, where no other one runs.
+    // `None` inside a deferred function, during which this thread runs no other one anyway.
     let _marked = Reclaiming::mark();
     function()
 }

@@ -2,9 +2,9 @@
 //! one that forked.
 //!
 //! The handler ends the other threads' read sections, frees their slots, and releases their locks.
-//! The child has no worker. Their deferred functions stay queued and run in the child as they do in
-//! the parent, once the child calls [`barrier`](crate::barrier()) or defers something itself. (A
-//! handler cannot start a thread.)
+//! The deferred functions of those threads stay queued. They run in the child as they do in the
+//! parent, once the child calls [`barrier`](crate::barrier()) or defers something itself. (Until
+//! then the child has no worker, because a handler cannot start a thread.)
 //!
 //! References that the forking thread has borrowed from another thread's guard dangle in the child.
 
@@ -65,10 +65,10 @@ mod tests {
         // SAFETY: the child uses this crate and system calls; the alarm ends it if it hangs.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: always.
+            // SAFETY: `alarm` has no preconditions.
             unsafe { libc::alarm(120) };
             wait_for_readers();
-            // SAFETY: always.
+            // SAFETY: `_exit` has no preconditions.
             unsafe { libc::_exit(0) };
         }
         let mut status = 0;

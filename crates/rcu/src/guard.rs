@@ -253,7 +253,7 @@ fn give_back(slot: &Slot) {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
-        // Under loom it is destroyed already, and no thread will read it.
+        // An error means that loom has already destroyed `SLOT`; no thread will read it.
         let _ = SLOT.try_with(|own| own.set(unregistered()));
         slot.release();
     }

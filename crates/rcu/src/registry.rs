@@ -107,7 +107,7 @@ impl Slot {
     #[cfg(all(unix, not(relativist_loom)))]
     pub(crate) fn reset_in_child(&self) {
         self.nesting.set(self.nesting.get() & Self::FENCED);
-        // Relaxed, and the Release is not needed for others: the child has one thread.
+        // Relaxed: the child has one thread.
         self.entered.store(self.at_rest(), Relaxed);
         self.release();
     }

@@ -39,7 +39,7 @@ fn defer_something(layout: Layout) {
     }
 }
 
-// SAFETY: the system's allocator does it.
+// SAFETY: forwards to the system's allocator.
 unsafe impl GlobalAlloc for Deferring {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         defer_something(layout);
@@ -64,7 +64,7 @@ const THREADS: usize = 16;
 const ROUNDS: usize = 5;
 const EACH: usize = 3000;
 
-/// Returns the numbers that the threads had.
+/// Defers functions on many threads, one after the other. Returns the indices of the threads.
 fn defer_on_many_threads() -> BTreeSet<usize> {
     let mut indices = BTreeSet::new();
     for _ in 0..ROUNDS {

@@ -90,7 +90,7 @@ fn the_bytes_are_bounded() {
     assert_eq!(RUN.load(SeqCst), 150);
 }
 
-/// R5: sizes beyond reason, alone or added up, neither break the count nor block for ever.
+/// R5: absurd sizes, alone or added up, neither overflow the count nor block for ever.
 #[test]
 fn absurd_sizes_are_survived() {
     static RUN: AtomicUsize = AtomicUsize::new(0);
@@ -129,8 +129,8 @@ fn a_section_defers_freely_and_pays_at_its_end() {
     });
 }
 
-/// R5: a thread that works for a reader which waits for it does not wait for readers, and reclaims
-/// afterwards.
+/// R5: a thread that works on behalf of a waiting reader does not wait for readers itself. It
+/// reclaims afterwards.
 #[test]
 fn work_for_a_reader_is_not_held_up() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

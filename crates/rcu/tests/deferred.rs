@@ -29,8 +29,8 @@ fn runs_after_the_readers() {
     assert!(ran.load(SeqCst));
 }
 
-/// R1: what is published is dropped once: the old versions after a grace period, the last with the
-/// pointer.
+/// R1: each published value is dropped once: replaced ones after a grace period, the last one with
+/// the `Published`.
 #[test]
 fn published_values_are_dropped_once() {
     let alive = Arc::new(());
@@ -136,8 +136,7 @@ fn a_barrier_in_a_deferred_function_panics() {
     must_end(barrier);
 }
 
-/// Panics when it is dropped. With nothing, because what the destructor of a panic's payload throws
-/// is given up.
+/// Panics when it is dropped. The payload of that panic is `()`, because the crate leaks it.
 struct Bomb;
 
 impl Drop for Bomb {

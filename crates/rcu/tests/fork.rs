@@ -13,17 +13,17 @@ use std::thread;
 use relativist_rcu::{GracePeriod, Published, barrier, defer, is_reading, read, wait_for_readers};
 use support::{Reader, must_end, wait_until};
 
-/// What a child has to find in the state of these tests' threads must not depend on the threads of
-/// another.
+/// Only one test runs at a time: a child sees the state that all threads of the process left
+/// behind.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends the child, successfully or not. Runs no destructors: most of what they belong to is not
-/// there.
+/// Ends the child, successfully or not. Runs no destructors, because most threads that they belong
+/// to do not exist in the child.
 fn leave(success: bool) -> ! {
-    // SAFETY: always.
+    // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(if success { 0 } else { 1 }) }
 }
 
@@ -34,7 +34,7 @@ fn fork() -> Option<libc::pid_t> {
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
-            // SAFETY: always.
+            // SAFETY: `alarm` has no preconditions.
             unsafe { libc::alarm(120) };
             None
         }

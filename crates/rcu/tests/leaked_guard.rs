@@ -1,5 +1,5 @@
-//! What a leaked guard leaves behind: guarantee R7 of `relativist_rcu::design`. Alone in its
-//! process, whose grace periods it ends.
+//! What a leaked guard leaves behind: guarantee R7 of `relativist_rcu::design`. This test has a
+//! process of its own, because no grace period ends there afterwards.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;

@@ -29,7 +29,7 @@ struct Object(UnsafeCell<u32>);
 
 // SAFETY: the models check that no thread accesses the cell while another one writes to it.
 unsafe impl Sync for Object {}
-// SAFETY: a number may go anywhere.
+// SAFETY: a number may be sent to any thread.
 unsafe impl Send for Object {}
 
 impl Object {
@@ -162,7 +162,8 @@ fn waiters_share() {
     });
 }
 
-/// R1: polled instead of waited for, by another thread than the one that unlinked.
+/// R1: a thread polls for a grace period, instead of waiting, after another thread has unlinked the
+/// object.
 #[test]
 fn poll_for_another() {
     explore(6, || {
@@ -202,7 +203,7 @@ fn slot_changes_hands() {
     });
 }
 
-/// R1: the whole of it, by the type that readers of this crate use.
+/// R1: `Published`, the safe interface to all of this.
 #[test]
 fn published() {
     explore(6, || {
@@ -242,8 +243,8 @@ fn defer_for_another_to_drain() {
     });
 }
 
-/// R1: the drainer's grace period begins after the object was unlinked, also if others have passed
-/// since it came.
+/// R1: the drainer waits for a grace period that begins after the object was unlinked, even if
+/// others have passed since the drainer began.
 #[test]
 fn drain_under_the_eyes_of_a_reader() {
     explore(3, || {

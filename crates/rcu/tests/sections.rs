@@ -52,7 +52,8 @@ fn later_sections_are_not_waited_for() {
     });
 }
 
-/// R3: nesting prolongs the section, and its last guard ends it, in whatever order they go.
+/// R3: nesting prolongs the section. It ends with its last guard, in whatever order the guards are
+/// dropped.
 #[test]
 fn the_last_guard_ends_the_section() {
     let _alone = alone();

@@ -178,7 +178,7 @@ impl Build for New {
     }
 }
 
-/// The build whose keys have `SIZE` bytes, whatever size that is: 1 to [`MAX_KEY`](super::MAX_KEY).
+/// The build whose keys have `SIZE` bytes, from 1 to [`MAX_KEY`](super::MAX_KEY).
 ///
 /// Keys of another size do not compile:
 ///

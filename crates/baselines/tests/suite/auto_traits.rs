@@ -11,7 +11,7 @@ use relativist_baselines::striped::Striped;
 use relativist_baselines::unzip::Unzip;
 use relativist_baselines::xkernel::{Const, Map};
 
-// They are made for measurements, and guarantee nothing after panics.
+// The tables are made for measurements, and guarantee nothing after panics.
 auto_traits! {
     Unzip<FixedState> => + + + -,
     Sorted<FixedState> => + + + -,

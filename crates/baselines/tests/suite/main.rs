@@ -1,4 +1,4 @@
-//! One suite for all tables: what std's map does, and that residents are found whatever resizers
+//! One suite for all tables: they do what std's map does, and residents are found whatever resizers
 //! and updaters do meanwhile.
 
 use relativist_testing as _;

@@ -1,4 +1,4 @@
-//! One thread, against std's map.
+//! Compares tables with std's map, on one thread.
 
 use std::collections::HashMap;
 

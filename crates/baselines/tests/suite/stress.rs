@@ -1,6 +1,6 @@
 //! Readers, updaters and a resizer at once.
 //!
-//! Each updater has keys of its own, and so knows what each operation on them has to answer.
+//! Each updater has keys of its own, so it knows what each operation on them must return.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,7 +20,7 @@ fn value(key: u64) -> u64 {
     !key
 }
 
-/// Resizes while others work: as many as are asked for, for the sake of sanitizers and of long
+/// Returns the number of resizes. The environment can set fewer for sanitizers, and more for long
 /// runs.
 fn resizes() -> u64 {
     std::env::var("RELATIVIST_STRESS_RESIZES").map_or(40, |resizes| resizes.parse().unwrap())

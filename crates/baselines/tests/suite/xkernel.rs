@@ -1,4 +1,5 @@
-//! Mosberger's map: all builds against std's map, and what its cache and its list of buckets do.
+//! Mosberger's map: all builds compared with std's map, and the behaviour of its cache and its list
+//! of buckets.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use relativist_baselines::xkernel::{Build, Const, MAX_BUCKETS, Map, New, Old};
 
-/// What is done to a map. Keys are numbers, which stand in every byte.
+/// An operation on a map. A key is a number, repeated in every byte.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Bind(u8),
@@ -95,7 +96,7 @@ fn what_was_found_last_is_forgotten_when_it_is_unbound() {
     assert_eq!(map.resolve(&[1, 0]), Some(1));
     assert_eq!(map.unbind(&[1, 0]), Some(1));
     assert_eq!(map.resolve(&[1, 0]), None);
-    // Neither is it taken for what comes into its place.
+    // Nor is it found as the element that reuses its place.
     assert_eq!(map.resolve(&[2, 0]), Some(2));
     assert_eq!(map.unbind(&[2, 0]), Some(2));
     assert!(map.bind(&[9, 9], 7));
@@ -113,7 +114,7 @@ fn buckets_are_listed_when_filled_and_taken_off_by_the_next_iteration() {
     assert!((1..=6).contains(&listed), "each of six buckets once: {listed}");
     keys.iter().for_each(|n| assert_eq!(map.unbind(&n.to_le_bytes()), Some(0)));
     assert_eq!(map.listed_buckets(), listed, "nothing is done when buckets become empty");
-    // Filled once more, they are on the list already.
+    // Buckets that are filled again are still on the list.
     keys.iter().for_each(|n| assert!(map.bind(&n.to_le_bytes(), 1)));
     assert_eq!(map.listed_buckets(), listed);
     let kept = keys[5];
@@ -132,7 +133,7 @@ fn an_iteration_that_is_broken_off_leaves_the_list_whole() {
     assert_eq!(visited(&mut map, 200).1.len(), 100);
 }
 
-/// The hash is good enough to be measured with.
+/// The hash spreads keys well enough for measurements.
 #[test]
 fn keys_are_spread() {
     let map = filled(1024, 0);

@@ -9,7 +9,7 @@ use crate::memory::allocator::OutOfMemory;
 /// The content of a new item, as the classic protocol has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Content<'a> {
-    /// A number of the client's, returned with the value.
+    /// The client flags: a number that the client chooses, returned with the value.
     pub flags: u32,
     /// The expiry, as in the protocol.
     pub exptime: i32,

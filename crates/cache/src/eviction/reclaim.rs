@@ -25,7 +25,8 @@ pub(crate) enum ReclaimStep {
     Attempt,
     /// Sweep this block.
     Sweep(Victim),
-    /// Wait for readers: enough memory waits for them, and more would wait longer.
+    /// Wait for readers: when they have left, enough memory is free. Memory from another sweep
+    /// would be free later.
     Wait(GracePeriod),
     /// Wait for other threads: they have checked out all blocks that could be swept, or resize the
     /// table.

@@ -11,7 +11,7 @@ use crate::memory::block_ref::LARGE_VALUE;
 pub struct Hit<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// The number that the client stored with the item.
+    /// The client flags: the number that the client stored with the item.
     pub flags: u32,
     /// The CAS value: different from that of all items stored before and after, unless a client has
     /// set it.

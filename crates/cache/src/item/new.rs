@@ -7,7 +7,7 @@ use crate::item::status::Marks;
 /// The contents of a new item.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {
-    /// A number of the client's, returned with the value.
+    /// The client flags: a number that the client chooses, returned with the value.
     pub flags: u32,
     /// When the item expires.
     pub expiry: Expiry,

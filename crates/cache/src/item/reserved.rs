@@ -60,8 +60,8 @@ impl ReservedValue {
     /// [noted](Self::note_received).
     pub fn rest(&mut self) -> &mut [u8] {
         let length = self.missing();
-        // SAFETY: within the block, which is ours as long as the value is not complete, because the
-        // item is not stored before; afterwards this is empty. All memory of a block is
+        // SAFETY: within the block. The item is not stored before the value is complete, so until
+        // then the block is ours. From then on the slice is empty. All memory of a block is
         // initialised: by the system, or by earlier contents.
         unsafe { NonNull::slice_from_raw_parts(self.start().add(self.received), length).as_mut() }
     }

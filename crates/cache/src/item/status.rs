@@ -115,7 +115,7 @@ const CLOCK_LAG: u32 = 8;
 const LONG_AGO: u32 = 1 << 16;
 
 /// Each item has to be swept once in this many seconds, so that the time of its last access becomes
-/// coarse before it wraps. A sweep may be late by the same time again, and by [`LONG_AGO`].
+/// coarse before it wraps. Seconds wrap after three days, so a sweep may even be a day late.
 pub(crate) const VISIT_INTERVAL: u32 = 24 * 60 * 60;
 
 const _: () = assert!(LONG_AGO + 2 * VISIT_INTERVAL < ACCESSED);

@@ -11,12 +11,12 @@
 //! and the count is what the system reports. A block is created only when it fits.
 //!
 //! **Reclaim.** A closed block in which all items are freed, such as that of a large item that was
-//! replaced, waits for a grace period, and is free. A block that is to be evicted is taken out of
-//! its queue, so one thread sweeps it. When all its items are unlinked, it waits for a grace
-//! period, because readers may still read them, and is free. A few blocks are kept free or waiting
-//! in advance ([`ItemAllocator::victim_ahead`]), for new items and for items that move. No function
-//! here waits for readers except `trim` and the destructor. Blocks that stay free are given back to
-//! the system.
+//! replaced, waits for a grace period, and is then free. A block that is to be evicted is taken out
+//! of its queue, so one thread sweeps it. When all its items are unlinked, it waits for a grace
+//! period, because readers may still read them, and is then free. A few blocks are kept free or
+//! waiting in advance ([`ItemAllocator::victim_ahead`]), for new items and for items that move. No
+//! function here waits for readers except `trim` and the destructor. Blocks that stay free are
+//! given back to the system.
 //!
 //! **Why blocks and not slabs.** In slabs, items can be evicted one by one. But memory of one class
 //! is lost for others until a page of it is emptied, and sizes are rounded (memcached's factor of
@@ -24,8 +24,8 @@
 //! sizes are rounded to 8 bytes, and items need no place in free lists or queues. The cost: items
 //! that move are copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and memory
 //! of overwritten items is free only when their block is swept. A block is compacted early when a
-//! quarter of it is freed; where nothing may be evicted and there is no other room, when a
-//! sixteenth is.
+//! quarter of it is freed. If eviction is disabled and there is no other room, a sixteenth is
+//! enough.
 
 use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};

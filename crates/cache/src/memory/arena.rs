@@ -284,11 +284,7 @@ mod tests {
         has
     }
 
-    /// The system limits the number of mappings of a process (65530 by default). A mapping per
-    /// block would reach that limit. So an arena maps *regions*, each as large as all before, and
-    /// returns runs of *slots* in them. A run costs memory only where it is written, so slots can
-    /// be large, and the unused end of a block's last slot costs nothing. A run that is given back
-    /// loses its pages ([`discard`]) but keeps its addresses, so the mapping is not split.
+    /// A run that is discarded stays in its mapping, even if memory is locked (`-k`).
     #[test]
     #[cfg(target_os = "linux")]
     fn discarding_locked_memory_splits_no_mapping() {
@@ -322,7 +318,7 @@ mod tests {
         let mut arena = Arena::new(false);
         let start = arena.take(3 * SLOT).unwrap();
         let before = mappings(start, 3 * SLOT);
-        // SAFETY: the run is ours, and as long.
+        // SAFETY: the run is ours, and has these bytes.
         unsafe { replace(start.add(SLOT), SLOT) };
         assert_eq!(mappings(start, 3 * SLOT), before, "one mapping, with the same flags");
     }
@@ -354,7 +350,7 @@ mod tests {
     fn a_run_larger_than_a_region_finds_room() {
         let mut arena = Arena::new(true);
         let large = arena.take(3 * FIRST_REGION).unwrap();
-        // SAFETY: the run is ours, and as long.
+        // SAFETY: the run is ours, and has these bytes.
         unsafe { large.add(3 * FIRST_REGION - 1).write(1) };
         arena.take(FIRST_REGION).unwrap();
         assert_eq!(arena.reserved, 6 * FIRST_REGION, "regions double what there is");

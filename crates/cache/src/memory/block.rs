@@ -383,11 +383,11 @@ impl Block {
     /// block, or sweeps it.
     pub(crate) unsafe fn free_item(self, size: usize) -> bool {
         let live_bytes = self.sub_live(size);
-        // SeqCst, there and here, with those in `close` and `is_compactable`: either this thread
-        // finds the block closed, or the thread that closes it finds the item freed. A sweep may
-        // put the block back without having seen this, so only a block that is compactable already
-        // needs no notice. This comes first: what `is_quarter_freed` reads is final in a closed
-        // block only.
+        // SeqCst, in `sub_live` and here, pairs with SeqCst in `close` and `is_compactable`: either
+        // this thread finds the block closed, or the thread that closes it finds the item freed.
+        // This load comes before those of `is_quarter_freed`, because they are final only in a
+        // closed block. If the block is compactable already, the pool knows. Otherwise it must be
+        // notified, because a sweep may put the block back without having seen this item freed.
         self.header().is_closed.load(Ordering::SeqCst)
             && self.is_quarter_freed(live_bytes)
             && (self.place() != Place::Compactable || live_bytes == ALLOCATOR_REF)

@@ -23,7 +23,7 @@ pub enum Verb {
     Replace,
     Append,
     Prepend,
-    /// Stores if the unique is right. The test passes a right one or a wrong one.
+    /// Stores if the CAS value is right. The test passes a right one or a wrong one.
     Compare {
         is_right: bool,
     },

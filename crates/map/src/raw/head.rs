@@ -322,8 +322,8 @@ mod tests {
 
     const SCALE: Scale = Scale::of_bits(10);
 
-    /// Returns a hash of bucket 0 with these four bits after those of the bucket, and these four
-    /// next.
+    /// Returns a hash of bucket 0. The four bits after those of the bucket are `slot`, and the four
+    /// bits after these are `next`.
     fn hash(slot: usize, next: usize) -> Hash {
         Hash::from_mixed((slot << 50 | next << 46) as u64)
     }

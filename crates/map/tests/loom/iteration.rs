@@ -75,7 +75,7 @@ fn sparse_iteration_sees_insertions() {
     });
 }
 
-/// T7: an iteration sees an update that began before there was a summary.
+/// T7: an iteration sees an update that began before there was a bitmap.
 #[test]
 fn sparse_iteration_waits_for_updates_that_know() {
     explore(unless_quick(2), || {
@@ -93,7 +93,7 @@ fn sparse_iteration_waits_for_updates_that_know() {
     });
 }
 
-/// T7: an iteration uses what another one has added to the summary.
+/// T7: an iteration uses what another one has added to the bitmap.
 #[test]
 fn sparse_iterations_share_their_notes() {
     explore(2, || {
@@ -107,7 +107,7 @@ fn sparse_iterations_share_their_notes() {
     });
 }
 
-/// T8: a summary that is replaced is not freed while iterations use it.
+/// T8: a bitmap that is replaced is not freed while iterations use it.
 #[test]
 fn sparse_iteration_replaces_a_stale_summary() {
     explore(2, || {
@@ -128,7 +128,7 @@ fn sparse_iteration_replaces_a_stale_summary() {
     });
 }
 
-/// T7: an iteration may use the summary of the old array and then find a new one that has none.
+/// T7: an iteration may use the bitmap of the old array and then find a new array that has none.
 #[test]
 fn sparse_iteration_while_growing() {
     explore(1, || {
@@ -138,7 +138,7 @@ fn sparse_iteration_while_growing() {
     });
 }
 
-/// T7: iterations may use the summary of the new array while its chains are still uncut.
+/// T7: iterations may use the bitmap of the new array while its chains are still uncut.
 #[test]
 fn sparse_iteration_sees_insertions_while_resizing() {
     explore(1, || {

@@ -250,7 +250,7 @@ impl Update {
         self.places(residents, !matches!(self, Remove(_)))
     }
 
-    /// Does it, and returns the link that the caller has to reclaim.
+    /// Performs the update, and returns the link that the caller has to reclaim.
     pub fn run(self, scene: &Scene, guard: &Guard) -> Option<NonNull<Link>> {
         let hash = at(self.place());
         match self {

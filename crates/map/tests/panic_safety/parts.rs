@@ -94,7 +94,7 @@ impl Part {
         Self { n, tracked: Tracked::new(n, &Bench::current().tally) }
     }
 
-    /// Its number; panics if it was dropped.
+    /// Returns the part's number. Panics if the part was dropped.
     pub fn n(&self) -> u64 {
         self.tracked.assert_of(self.n);
         self.n

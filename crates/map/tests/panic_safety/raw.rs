@@ -1,5 +1,5 @@
-//! The same for the raw table. Its user code includes the functions that compare, move and free
-//! links.
+//! The raw table as a subject of the suite. Its user code includes the functions that compare, move
+//! and free links.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

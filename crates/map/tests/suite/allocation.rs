@@ -1,10 +1,11 @@
-//! T6: if the new array can't be allocated, the table goes on with the old one.
+//! T6: if the new array cannot be allocated, the table keeps the old one.
 
 use relativist::{HashMap, Resizing};
 
 use crate::alongside::alongside;
 
-/// More bytes than there are user addresses, up to more than there are numbers for.
+/// Buckets that need more bytes than the address space has, up to numbers whose bytes overflow a
+/// `usize`.
 const TOO_MANY: [usize; 5] = [1 << 45, 1 << 59, 1 << 60, 1 << 63, usize::MAX];
 
 fn filled() -> HashMap<u64, u64> {
@@ -64,7 +65,7 @@ fn a_map_that_cannot_be_made_is_an_error() {
     }
 }
 
-/// Waiting for readers while being one would never end.
+/// A reader that waited for readers would wait for itself.
 #[test]
 fn resizing_inside_a_read_section_explains_itself() {
     let map = filled();

@@ -1,5 +1,5 @@
-//! T3: operations that look first and then change do both in one step. Closures run without locks:
-//! here they do what other threads might do meanwhile.
+//! T3: operations that look an entry up and then change it do both in one step. Closures run
+//! without locks: in these tests they do what other threads might do meanwhile.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -116,7 +116,8 @@ fn begins_anew_when_the_entry_appears_meanwhile() {
     assert_eq!(map.len(), 5);
 }
 
-/// The initial value survives that its place is taken, and is put in when it is free again.
+/// If another thread inserts the key first, the initial value is kept for the case that the key is
+/// removed again.
 #[test]
 fn keeps_the_initial_value_for_another_attempt() {
     let map = map(&[]);
@@ -133,7 +134,8 @@ fn keeps_the_initial_value_for_another_attempt() {
     assert_eq!(pinned.get(&1), Some(&5));
 }
 
-/// What came to nothing is dropped before the next attempt: a call has one new value at a time.
+/// The new value of a failed attempt is dropped before the next attempt: a call has one new value
+/// at a time.
 #[test]
 fn keeps_one_new_value_at_a_time() {
     static TALLY: Tally = Tally::new();
@@ -243,7 +245,7 @@ fn add_one(map: &Map, key: u64, choice: u64) {
     }
 }
 
-/// No increment is lost, whatever the operations and the resizer.
+/// No increment is lost, whichever operations the threads use, and during resizes.
 #[test]
 fn counters_count_right() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
@@ -264,7 +266,7 @@ fn counters_count_right() {
     assert_eq!(map.pin().values().sum::<u64>(), THREADS * ROUNDS);
 }
 
-/// Tokens that are put in are taken out by one thread each, whatever they take them with.
+/// Each token that is inserted is removed by exactly one thread, by whichever operation.
 #[test]
 fn tokens_are_removed_once() {
     let map: HashMap<u64, u64> = HashMap::new();

@@ -15,7 +15,7 @@ fn filled(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
 }
 
 fn assert_finds<const N: usize>(map: &HashMap<u64, u64, Hashing>, first: u64) {
-    // Repeats itself, and has present and missing keys mixed.
+    // Some keys are repeated, and present ones are mixed with missing ones.
     let keys: [u64; N] = std::array::from_fn(|n| first + n as u64 % 41);
     let expected: Vec<Option<u64>> = keys.iter().map(|key| (key % 2 == 0).then_some(key / 2)).collect();
     let pinned = map.pin();

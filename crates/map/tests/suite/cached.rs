@@ -1,4 +1,4 @@
-//! The lookup cache is never seen: what it answers is what is there.
+//! Lookups with a cache return what lookups without it would return.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
@@ -49,7 +49,7 @@ fn sees_every_update() {
     }
 }
 
-/// A hasher that counts how often it is asked.
+/// A hasher that counts how often it is called.
 struct Counting(Cell<usize>);
 
 struct Counted(u64);
@@ -73,7 +73,7 @@ impl Hasher for Counted {
     }
 }
 
-/// The point of it: a key that was just found is not hashed again, until its bucket changes.
+/// A key that was just found is not hashed again until its bucket changes.
 #[test]
 fn hashes_a_run_of_keys_once() {
     let counting = Counting(Cell::new(0));
@@ -93,8 +93,8 @@ fn hashes_a_run_of_keys_once() {
     hashed(0);
 }
 
-/// T3: what a thread has seen of another's updates it does not unsee, though it has them from the
-/// cache, the table being resized.
+/// T3: a thread that has seen an update of another thread does not see an older value later,
+/// although lookups use the cache and the table is resized.
 #[test]
 fn never_goes_back_in_time() {
     let map = map(MIXED);

@@ -1,6 +1,7 @@
-//! What other maps are tested for, and where this one is. Read for it: the tests of std's `HashMap`
-//! and `HashSet` and of hashbrown. Of Java's `ConcurrentHashMap`, not compared name by name, what
-//! is checked by JSR 166's TCK (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`) and of the JDK's
+//! What the tests of other maps check, and which test here checks the same. The first table covers
+//! the tests of std's `HashMap` and `HashSet` and of hashbrown. The second covers the tests of
+//! Java's `ConcurrentHashMap`, by subject and not one by one: JSR 166's TCK
+//! (`ConcurrentHashMapTest`, `ConcurrentHashMap8Test`), and the JDK's
 //! `java/util/concurrent/ConcurrentHashMap` and `ConcurrentMap`. Tests without a module are in this
 //! file.
 //!
@@ -124,7 +125,7 @@ fn maps_are_equal_by_their_entries() {
     assert_eq!(are_equal(&map, &other), [false; 2], "another key");
 }
 
-/// A pair that is looked up without being made.
+/// A borrowed pair, to look up an owned one.
 #[derive(Hash)]
 struct Pair<'a>(u8, &'a str);
 
@@ -176,20 +177,21 @@ fn values_are_searched() {
 fn java_s_operations_are_special_cases() {
     let map = HashMap::from([("a", 1)]);
     let pinned = map.pin();
-    // computeIfAbsent that comes to nothing, and computeIfPresent.
+    // `computeIfAbsent` whose function returns null, and `computeIfPresent`.
     let none_if_absent = |key| pinned.compute(key, |value| if value.is_some() { Err(()) } else { Ok(None) });
     assert_eq!((none_if_absent("b"), none_if_absent("a")), (Ok(Change { old: None, new: None }), Err(())));
     let add_if_present = |key| pinned.compute(key, |value| value.map(|n| Some(n + 1)).ok_or(()));
     assert_eq!(add_if_present("a"), Ok(Change { old: Some(&1), new: Some(&2) }));
     assert_eq!(add_if_present("b"), Err(()));
-    // merge that removes what is used up.
+    // `merge` that removes an entry when the sum is 0.
     let merge = |key, by: i32| pinned.compute(key, |n| Ok::<_, ()>(Some(n.unwrap_or(&0) + by).filter(|&sum| sum != 0)));
     assert_eq!(merge("a", -2).unwrap().new, None);
     assert_eq!(merge("a", 5).unwrap().new, Some(&5));
     assert_eq!(pinned.get("b").copied().unwrap_or(7), 7);
 }
 
-/// In Java's map that is an error, and in earlier versions of it a hang.
+/// A closure may change the entry for which it computes a value. In Java's map this is an error,
+/// and in earlier versions of it a deadlock.
 #[test]
 fn closures_may_use_their_own_key() {
     let map: HashMap<u64, u64, _> = HashMap::with_hasher(Hashing(|_| 7));
@@ -216,7 +218,7 @@ fn all_values_are_replaced() {
     assert_eq!(map.len(), 1000);
 }
 
-/// By the thread that iterates, too.
+/// The iterating thread itself changes it.
 #[test]
 fn iteration_goes_on_while_the_map_changes() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();

@@ -37,7 +37,7 @@ fn is_filled_from_iterators() {
     (0..=6000).for_each(|n| assert_eq!(pinned.get(&n), Some(&(n + u64::from(n >= 4000)))));
 }
 
-/// Where it can't wait for readers it doesn't.
+/// Filling a map reserves room, which waits for readers; inside a read section it does not reserve.
 #[test]
 fn is_filled_inside_a_read_section() {
     let guard = read();
@@ -95,8 +95,8 @@ fn keys_and_values_may_want_more_alignment() {
     assert_eq!(map.pin().get(&Wide(7)).unwrap().0, 7);
 }
 
-/// What is there when it begins is removed, even while others insert and remove. (T7 for the
-/// iteration in it.)
+/// `clear` removes every entry that is in the map when it begins, even while other threads insert
+/// and remove. (It iterates, so T7 applies.)
 #[test]
 fn clear_removes_what_was_there_while_others_insert() {
     let map: HashMap<u64, u64> = HashMap::new();

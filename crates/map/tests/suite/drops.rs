@@ -1,4 +1,4 @@
-//! Every key and every value is dropped exactly once, wherever it was at last.
+//! Every key and every value is dropped exactly once, whoever owned it last.
 
 use std::hash::{Hash, Hasher};
 
@@ -61,7 +61,7 @@ fn whatever_happens_to_the_entry() {
     TALLY.assert_live(0);
 }
 
-/// The resizer, if it is at work, is the last owner then.
+/// If the resizer is running at that moment, it is the last owner of the table.
 #[test]
 fn when_the_map_goes_during_an_automatic_resize() {
     static TALLY: Tally = Tally::new();
@@ -110,7 +110,7 @@ fn when_the_map_is_consumed() {
     TALLY.assert_live(0);
 }
 
-/// Inside a read section, too: what is moved out belongs to the caller at once.
+/// Entries that are moved out belong to the caller at once, also inside a read section.
 #[test]
 fn when_the_map_is_consumed_inside_a_read_section() {
     static TALLY: Tally = Tally::new();
@@ -135,7 +135,7 @@ fn when_entries_are_removed_in_bulk() {
     TALLY.assert_live(0);
 }
 
-/// Values that were made and not put in, and keys that were.
+/// Operations drop values that they do not insert, and keys that they replace.
 #[test]
 fn when_an_operation_changes_nothing_or_much() {
     static TALLY: Tally = Tally::new();

@@ -23,7 +23,7 @@ fn accepts_what_an_overlap_explains() {
     assert!(is_accepted(&[vec![insert], vec![refused, removed, again]]));
 }
 
-/// Each key has an order of its own that explains it, and no order has to explain both.
+/// An order of calls exists for each key. A single order for both keys is not required.
 #[test]
 fn looks_at_keys_one_by_one() {
     let insert = |key| event(0, 9, Insert(key, 1), None);
@@ -34,8 +34,8 @@ fn looks_at_keys_one_by_one() {
     assert_eq!(part.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1, 2], "the history of key 1 alone");
 }
 
-/// A thread that has missed the old key finds the new one. In the other order, the rename may have
-/// come in between.
+/// A thread that has missed the old key finds the new one. A thread that looks up the new key first
+/// may miss both, because the rename may happen between its lookups.
 #[test]
 fn looks_at_renamed_keys_together() {
     let insert = event(0, 1, Insert(0, 1), None);

@@ -53,7 +53,7 @@ impl PartialEq for Liar {
 
 impl Eq for Liar {}
 
-/// Stands for any key of its hash.
+/// Equal to every key with its hash.
 #[derive(Hash)]
 struct Anything(u64);
 

@@ -32,8 +32,8 @@ fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
     })
 }
 
-/// Records histories while the map is resized, of the map or of what `table` makes of it, until one
-/// is not linearizable: returns the part of it that isn't.
+/// Records histories of a table while its map is resized. The table is the map, or a faulty table
+/// that `table` builds on it. Returns the part that is not linearizable of the first such history.
 fn search<'m, T: Table + Sync>(map: &'m Map, table: impl Fn(&'m Map) -> T) -> Option<Vec<Vec<Event>>> {
     let mut random = Random::new(0);
     let resize = || map.resize_to(2 << random.below(6)).unwrap();
@@ -75,7 +75,7 @@ fn keys_that_always_share_a_bucket() {
     assert_linearizable(UNMIXED);
 }
 
-/// What is wrong with a table, now and then.
+/// What a faulty table sometimes does wrong.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     /// A lookup finds what was there before the last insertion.
@@ -124,7 +124,7 @@ impl Table for Faulty<'_> {
     }
 }
 
-/// The search would notice.
+/// Shows that `search` finds the faults that it looks for.
 #[test]
 fn faulty_tables_are_caught() {
     for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate] {

@@ -82,7 +82,7 @@ pub fn keys() -> impl Strategy<Value = Key> {
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     use Operation::*;
-    // Few, so that compared values are sometimes equal.
+    // A small range, so that compared values are sometimes equal.
     let value = || 0..8u32;
     let id = || 0..48u64;
     let entry = || (keys(), value());
@@ -243,7 +243,7 @@ impl Pair {
         self.model.entry(key.id).or_insert((key.tag, value));
     }
 
-    /// In the model, with 7 for a new value.
+    /// Performs the operation on the model, with 7 as the value to insert.
     fn update_or_insert(&mut self, key: Key, by: u32) -> u32 {
         let value = self.model.get(&key.id).map_or(7, |(_, value)| value ^ by);
         self.model.insert(key.id, (key.tag, value));

@@ -94,7 +94,7 @@ impl Pair {
         }
     }
 
-    /// Adds an object whatever is there.
+    /// Adds an object, also if the key is present.
     fn add(&mut self, key: u64) {
         let object = Object::new(key, self.tally);
         self.model.push((key, object.value.id()));

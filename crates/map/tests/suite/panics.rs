@@ -1,5 +1,5 @@
-//! T9: a panic in a key's `Eq` or `Hash`, in a closure, or in what else is called of keys and
-//! values, leaves no lock held and the map as it was.
+//! T9: a panic in a key's `Eq` or `Hash`, in a closure, or in another function of keys and values,
+//! leaves no lock held and the map as it was.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -184,7 +184,7 @@ fn in_values_change_nothing() {
         |map| _ = map.pin().compare_exchange(1, &Bomb(1), Bomb(9)),
         |map| _ = map.clone(),
         |map| _ = map == map,
-        // These drop the value that there is no room for.
+        // These drop the new value, because the key is present.
         |map| _ = map.pin().get_or_insert(1, Bomb(9)),
         |map| _ = map.pin().update_or_insert(1, |value| Bomb(value.0), Bomb(9)),
         |map| _ = map.pin().try_insert(1, Bomb(9)),
@@ -201,7 +201,7 @@ fn in_values_change_nothing() {
     }
 }
 
-/// A value that is dropped later panics where no operation is affected.
+/// A panic in a deferred destructor does not reach any operation.
 #[test]
 fn in_deferred_destructors_go_no_further() {
     struct Armed(bool);

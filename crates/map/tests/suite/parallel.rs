@@ -17,7 +17,7 @@ fn pool() -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(4).build().unwrap()
 }
 
-/// However the hashes lie: many ranges, one, or a single hash.
+/// Whether the hashes fill many ranges or one range, or are all the same.
 #[test]
 fn iteration_sees_every_entry_once() {
     for (hashing, entries) in [(MIXED, ENTRIES), (IDENTITY, ENTRIES), (Hashing(|n| n % 7), 200), (MIXED, 0), (MIXED, 1)]
@@ -71,8 +71,7 @@ fn iteration_sees_residents_while_others_update() {
             let pinned = map.pin();
             let entries = pinned.par_iter();
             let seen: Vec<(&u64, &Tracked)> = pool.install(|| entries.collect());
-            // On another thread than those that found them, after these have left their read
-            // sections.
+            // This thread did not find them, and those that did have left their read sections.
             seen.iter().for_each(|(key, value)| value.assert_of(**key));
             let residents: StdSet<u64> = seen.iter().map(|&(&key, _)| key).filter(|&key| key < 2000).collect();
             let times = seen.iter().filter(|&&(&key, _)| key < 2000).count();
@@ -98,8 +97,8 @@ fn maps_and_sets_are_filled_in_parallel() {
     });
 }
 
-/// Many more entries than a thread may leave waiting for readers, of which the one that waits for
-/// all this is one.
+/// Removes many more entries than may wait for readers. One of the readers is the thread that waits
+/// for the closures.
 #[test]
 fn closures_may_remove_and_replace() {
     const MANY: u64 = 60_000;

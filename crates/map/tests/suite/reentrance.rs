@@ -61,8 +61,8 @@ fn destructors_may_resize_the_map() {
     assert_eq!(dropped, 2999);
 }
 
-/// A value that defers, each time it is cloned, more than a thread does between two looks at what
-/// can be reclaimed.
+/// A value whose `clone` defers so many functions that the thread then checks which ones it can
+/// run.
 struct Deferring(Weak<HashMap<u64, Deferring>>);
 
 static RESIZED: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +104,7 @@ fn within_a_minute(action: impl FnOnce() + Send + 'static) {
     result.recv_timeout(Duration::from_secs(60)).expect("nothing hangs, and nothing panics that should not");
 }
 
-/// The explanation that a re-entry panics with.
+/// Checks that `action` panics because the update would wait for itself.
 #[track_caller]
 fn assert_refused<R>(action: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(action)) else { panic!("the table was updated under its own lock") };
@@ -157,14 +157,15 @@ fn updates_inside_eq_panic() {
         for update in updates {
             IN_EQ.set(Some(update));
             assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
-            // By way of an innocent table.
+            // The nested update comes from a comparison in another table, whose own update is
+            // allowed.
             IN_EQ.set(Some(|| {
                 IN_EQ.set(Some(|| _ = KEYS.pin().remove(&Key(2))));
                 OTHER_KEYS.pin().insert(Key(3), 33);
             }));
             assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
         }
-        // Neither table has changed, nor has the thread kept a lock or the memory of one.
+        // Neither table has changed. The thread neither holds a lock nor counts as holding one.
         for map in [&KEYS, &OTHER_KEYS] {
             let pinned = map.pin();
             assert!((0..10).all(|n| pinned.insert(Key(n), n) == Some(&n)));

@@ -1,4 +1,4 @@
-//! T9, T10: renaming, of entries of a map and of links, what fails included.
+//! T9, T10: renames of entries of a map and of links, also those that fail.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash as StdHash, Hasher};
@@ -16,8 +16,8 @@ fn map(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
     HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap()
 }
 
-/// The map against `std`'s, in tables of all sizes, with hashes that are good, in one bucket, and
-/// all the same.
+/// Compares the map with `std`'s, in tables of all sizes, with good hashes, with hashes in one
+/// bucket, and with equal hashes.
 #[test]
 fn does_what_a_removal_and_an_insertion_do() {
     for hashing in [MIXED, IDENTITY, Hashing(|n| n % 3), Hashing(|_| 42)] {
@@ -163,7 +163,7 @@ fn what_fails_changes_nothing() {
     }));
     assert!(renamed.is_err());
     intact();
-    // And it can be renamed all the same.
+    // The link can still be renamed.
     rename(&table, 1, 9, |link| Object::rekey(link, 9)).unwrap();
     assert!(find(&table, 1).is_none() && find(&table, 9).is_some());
 }

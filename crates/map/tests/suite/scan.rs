@@ -82,7 +82,7 @@ fn an_empty_map_has_one_empty_piece() {
     assert_eq!(scan(&map(MIXED, []), 10, || ()), [Vec::<u64>::new()]);
 }
 
-/// Cursors are places in the order of the mixed hashes; any number will do.
+/// Cursors are places in the order of the mixed hashes; any number is valid.
 #[test]
 fn ends_with_the_largest_hash() {
     let map = map(IN_ORDER, [0, 7, u64::MAX - 1, u64::MAX]);
@@ -101,7 +101,7 @@ fn ends_with_the_largest_hash() {
     }
 }
 
-/// A cursor is as good for a table of another size.
+/// A cursor stays valid when the table is resized.
 #[test]
 fn goes_on_after_resizes_and_updates() {
     for hashing in [MIXED, Hashing(|n| n / 8), Hashing(|n| n % 5)] {

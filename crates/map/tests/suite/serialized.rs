@@ -45,7 +45,7 @@ fn refuse_what_is_no_map() {
     assert!(serde_json::from_str::<HashMap<String, u8>>(r#"{"a": 1, "b": 256}"#).is_err());
 }
 
-/// Claims to yield very many items, and fails.
+/// Claims to yield 2^40 items, and yields none.
 struct Liar;
 
 impl Iterator for Liar {
@@ -60,7 +60,7 @@ impl Iterator for Liar {
     }
 }
 
-/// Input that claims to be large gets memory when it comes.
+/// A large announced size is not trusted: memory is allocated when entries arrive.
 #[test]
 fn believe_no_size() {
     let map = HashMap::<u64, u64>::deserialize(MapDeserializer::<_, Error>::new(Liar)).unwrap();

@@ -54,7 +54,7 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 
 type Set = HashSet<Key, Hashing>;
 
-/// Applies the operation to the set and to its model, which has tags by keys.
+/// Applies the operation to the set and to its model, a map from keys to tags.
 fn apply(set: &mut Set, model: &mut Model<u64, u8>, operation: Operation) {
     match operation {
         Operation::Insert(key) => {
@@ -145,7 +145,7 @@ fn sorted<'a>(elements: impl Iterator<Item = &'a u8>) -> Vec<u8> {
     elements
 }
 
-/// The same pairs of sets, ours and std's.
+/// Compares the set algebra of random pairs of sets with that of std's sets.
 #[test]
 fn combine_as_sets_do() {
     let elements = || vec(0..12u8, 0..8);

@@ -1,4 +1,4 @@
-//! How large maps are made and become.
+//! The initial sizes of maps, and the sizes to which they are resized.
 
 use std::ops::RangeInclusive;
 use std::thread::sleep;
@@ -36,8 +36,7 @@ fn room_is_made_for_what_was_asked() {
     assert_eq!(map.buckets(), 2048);
 }
 
-/// No table is larger for being asked for in bytes than its budget, nor smaller than half of it
-/// would do.
+/// A map gets the largest power of two of buckets that fits the budget together with their entries.
 #[test]
 fn room_is_made_for_a_budget_of_memory() {
     for (bytes, buckets) in [(0, 2), (48 << 10, 2048), ((48 << 10) - 1, 1024), (95 << 10, 2048), (48 << 20, 2 << 20)] {
@@ -50,8 +49,8 @@ fn room_is_made_for_a_budget_of_memory() {
     assert!(matches!(map, Err(BuildError::Alloc(_))));
 }
 
-/// Neither when it is full, nor when it is empty again. A second map shows that the worker is done
-/// with the first.
+/// The map is resized neither when it is full, nor when it is empty again. A second map shows that
+/// the worker is done with the first.
 #[test]
 fn a_map_made_for_a_budget_keeps_its_size() {
     let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 6);

@@ -18,7 +18,7 @@ enum Operation {
     Insert(u64),
     Remove(u64),
     Rename(u64, u64),
-    /// This many at once.
+    /// Inserts the second number of keys, beginning with the first.
     InsertFrom(u64, u64),
     RemoveFrom(u64, u64),
     ResizeTo(u32),
@@ -82,7 +82,7 @@ impl Pair {
         self.model.remove(&key);
     }
 
-    /// Values come along.
+    /// The value moves to the new key.
     fn rename(&mut self, old: u64, new: u64) {
         if self.map.rename(&old, new).is_ok() && old != new {
             let value = self.model.remove(&old).expect("it was there");
@@ -126,7 +126,7 @@ fn with_the_identity() {
     check(IDENTITY);
 }
 
-/// All in a few words of buckets.
+/// All entries are in few words of the bitmap.
 #[test]
 fn with_neighbouring_hashes() {
     // Multiples of the inverse of the constant that hashes are mixed with, so that neighbours share

@@ -1,5 +1,5 @@
-//! Weak hashers will do: the map's multiplication leaves no long chains of regular keys. Against
-//! chosen keys it is the hasher's seed that helps.
+//! Weak hashers are sufficient: the map's multiplication prevents long chains of keys with a
+//! pattern. Only the hasher's seed protects against keys that are chosen to collide.
 
 use std::hash::BuildHasher;
 
@@ -35,7 +35,7 @@ fn assert_even(what: &str, most: f64, key: impl Fn(u64) -> u64) {
     assert!(stats.longest_chain <= chance.longest_chain, "{what}: {:?}", stats.chain_lengths);
 }
 
-/// Better than chance.
+/// Chains are shorter than with random hashes.
 #[test]
 fn of_consecutive_integers() {
     assert_even("consecutive", 1.0, |n| n);
@@ -50,7 +50,7 @@ fn of_multiples() {
     assert_even("multiples of 10^9", 1.0, |n| n * 1_000_000_000);
 }
 
-/// Some strides are met less well, but none badly.
+/// Some strides give longer chains than random hashes, but none gives much longer ones.
 #[test]
 fn of_strides_of_powers_of_two() {
     for shift in 1..=52 {

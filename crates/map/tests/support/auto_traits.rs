@@ -1,23 +1,23 @@
-//! A table of types and of whether they have the auto traits.
+//! A table of types and their auto traits.
 
 use std::marker::PhantomData;
 
-/// May be sent to other threads and not be shared with them.
+/// `Send`, but not `Sync`.
 pub struct OnlySend(PhantomData<*const ()>);
-// SAFETY: there is nothing in it.
+// SAFETY: the type has no data.
 unsafe impl Send for OnlySend {}
 
-/// May be shared with other threads and not be sent to them.
+/// `Sync`, but not `Send`.
 pub struct OnlySync(PhantomData<*const ()>);
-// SAFETY: there is nothing in it.
+// SAFETY: the type has no data.
 unsafe impl Sync for OnlySync {}
 
 /// `TYPE => + - + -,` for each type: whether it is `Send`, `Sync`, `UnwindSafe` and
-/// `RefUnwindSafe`. What is wrong doesn't compile.
+/// `RefUnwindSafe`. A wrong line does not compile.
 macro_rules! auto_traits {
     (@wanted +) => { true };
     (@wanted -) => { false };
-    // The inherent constant comes first where its bound holds.
+    // The inherent constant takes precedence if its bound holds.
     (@check $type:ty, $trait:path, $wanted:tt) => {
         const _: () = {
             struct Probe<T>(std::marker::PhantomData<T>);

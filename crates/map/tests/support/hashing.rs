@@ -9,14 +9,13 @@ use crate::random::mix;
 #[derive(Debug, Clone, Copy)]
 pub struct Hashing(pub fn(u64) -> u64);
 
-/// As good as it gets.
+/// Spreads keys as well as random hashes would.
 pub const MIXED: Hashing = Hashing(mix);
 
-/// As bad as it gets without losing anything.
+/// The worst hash function without collisions: the table gets the keys themselves.
 pub const IDENTITY: Hashing = Hashing(|n| n);
 
-/// The inverse of what maps do to hashes: keys are in the table in their own order, the highest
-/// bits in the lead.
+/// The inverse of what maps do to hashes: keys are in the table in numerical order.
 pub const UNMIXED: Hashing = Hashing(|n| n.wrapping_mul(0xF1DE_83E1_9937_733D));
 
 pub struct Applied {

@@ -20,7 +20,7 @@ use crate::random::Random;
 /// Keys are below this.
 pub const KEYS: usize = 3;
 
-/// What a key may have.
+/// The value of a key, if it has one.
 pub type Value = Option<u64>;
 
 /// A call on a map. Each value is written once, so it identifies its call.
@@ -102,7 +102,7 @@ impl Call {
     }
 }
 
-/// What histories are recorded of.
+/// An object whose history can be recorded.
 pub trait Table {
     fn perform(&self, call: Call) -> Value;
 }
@@ -152,8 +152,8 @@ pub struct Event {
     pub result: Value,
 }
 
-/// Writes down what threads do, in the order of one clock for all, which also makes values that
-/// differ.
+/// Records the calls of threads. One clock orders all calls, and also supplies values that are
+/// unique.
 #[derive(Default)]
 pub struct Recorder {
     clock: AtomicU64,
@@ -177,7 +177,8 @@ impl Recorder {
     }
 }
 
-/// How far the search has come: how many calls of each thread have taken effect, and to what end.
+/// A state of the search: how many calls of each thread have taken effect, and the contents of the
+/// map after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: Vec<usize>,
@@ -207,8 +208,8 @@ impl State {
     }
 }
 
-/// Checks whether the history of a map that was empty at first, thread by thread, is linearizable;
-/// if not, the part of it that isn't.
+/// Checks whether a history is linearizable. The map was empty at first; `threads` has the events
+/// of each thread. The error is the part of the history that is not linearizable.
 pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     for keys in connected(threads) {
         let touches = |event: &&Event| event.call.keys().iter().any(|&key| keys[key as usize]);

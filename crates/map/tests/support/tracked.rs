@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::random::mix;
 
 /// Counts the values made and dropped, and what is wrong with them. (Drops happen on threads where
-/// a panic would go unheard.)
+/// a panic would not fail the test.)
 ///
-/// Each test has a static one: the thread sanitizer takes dropping an `Arc` for a race.
+/// Each test has a static one, because ThreadSanitizer reports the drop of an `Arc` as a race.
 pub struct Tally {
     made: AtomicU64,
     dropped: AtomicU64,

@@ -16,7 +16,7 @@ pub struct Header {
     pub opcode: u8,
     /// An opaque number; replies repeat it.
     pub opaque: u32,
-    /// The unique to compare with; 0 for none.
+    /// The CAS value to compare with; 0 for none.
     pub cas: u64,
 }
 

@@ -142,7 +142,7 @@ pub enum Status {
     Success = 0,
     /// The item does not exist.
     NotFound = 1,
-    /// The item exists, or it has another unique.
+    /// The item exists, or it has another CAS value.
     Exists = 2,
     /// The value exceeds the maximum item size.
     TooLarge = 3,

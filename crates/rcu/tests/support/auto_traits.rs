@@ -4,12 +4,12 @@ use std::marker::PhantomData;
 
 /// `Send`, but not `Sync`.
 pub struct OnlySend(PhantomData<*const ()>);
-// SAFETY: there is nothing in it.
+// SAFETY: the type has no data.
 unsafe impl Send for OnlySend {}
 
 /// `Sync`, but not `Send`.
 pub struct OnlySync(PhantomData<*const ()>);
-// SAFETY: there is nothing in it.
+// SAFETY: the type has no data.
 unsafe impl Sync for OnlySync {}
 
 /// `TYPE => + - + -,` for each type: whether it is `Send`, `Sync`, `UnwindSafe` and

@@ -23,7 +23,7 @@ pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
     }
 }
 
-/// Waits until `condition` holds; panics if that never comes.
+/// Waits until `condition` holds; panics if it takes longer than [`LIMIT`].
 #[allow(dead_code)]
 #[track_caller]
 pub fn wait_until(mut condition: impl FnMut() -> bool) {

@@ -23,7 +23,7 @@ type Line = [u64; 8];
 
 /// 64 MiB.
 const LINES: usize = 1 << 20;
-/// More stores than processors of today buffer, or many of them.
+/// More stores than the store buffers of most current processors hold.
 const STORES: usize = 80;
 /// Objects are reused after this number of grace periods, rather than freed: so the reader may look
 /// at them even if the test fails.
@@ -38,8 +38,8 @@ static STOP: AtomicBool = AtomicBool::new(false);
 fn look(lines: &mut [Line], random: &mut Random) -> usize {
     for _ in 0..STORES {
         let line = &mut lines[random.next() as usize % LINES];
-        // SAFETY: a reference. Volatile, so that the compiler does not leave out a store that no
-        // thread reads.
+        // SAFETY: `line` is a reference. Volatile, so that the compiler does not leave out a store
+        // that no thread reads.
         unsafe { write_volatile(&mut line[0], 1) };
     }
     let _guard = read();
@@ -69,7 +69,8 @@ fn keep_replacing() {
         old.store(1, Relaxed);
         wait_for_readers();
         old.store(2, Relaxed);
-        // At another point of the reader's loop each time.
+        // Delays the next round by a different time each, so that it meets the reader at different
+        // points of its loop.
         (0..number % 300).for_each(|_| hint::spin_loop());
     }
 }

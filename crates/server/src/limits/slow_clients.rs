@@ -76,7 +76,8 @@ mod tests {
         }
     }
 
-    /// Many bytes at once earn no more time than a few, and nor does time without pinned memory.
+    /// A client that moves many bytes at once gets no more time for them. Nor does it get any for
+    /// the time in which it pinned nothing.
     #[test]
     fn time_counts_from_where_a_client_had_moved_enough() {
         let mut progress_check = ProgressCheck::default();

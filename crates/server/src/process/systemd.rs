@@ -37,7 +37,8 @@ pub fn notify_ready() {
     send(NotifyState::Ready);
 }
 
-/// Notifies that the server stops. It may take long if there is a snapshot to write.
+/// Notifies the service manager that the server is stopping, which takes long if there is a
+/// snapshot to write.
 pub(crate) fn notify_stopping() {
     send(NotifyState::Stopping);
 }

@@ -6,8 +6,8 @@
 //!   processes. Files and sockets that were opened before stay open. This costs a request nothing.
 //! * System calls, by seccomp, if the option asks for it: only those of a list ([`calls`]) are
 //!   allowed. This costs each call a check against the list, and the list must keep up with the
-//!   system's libraries. So other calls fail as if the kernel did not have them, for which
-//!   libraries are prepared, instead of ending the server.
+//!   system's libraries. So other calls do not end the server. They fail as on a kernel that lacks
+//!   them, which libraries can handle.
 //!
 //! Both apply to the calling thread, and to threads that it starts later. Neither affects signals
 //! from other processes, debuggers or core files.

@@ -118,9 +118,9 @@ fn a_start_that_fails_keeps_the_snapshot() {
     assert_eq!(converse(port, "get a\r\n"), "VALUE a 0 3\r\nold\r\nEND\r\n");
 }
 
-/// A unique from before an orderly end or a crash never belongs to another value after it.
+/// A CAS value from before an orderly end or a crash is never that of another item afterwards.
 #[test]
-fn uniques_do_not_repeat_after_a_crash() {
+fn cas_values_do_not_repeat_after_a_crash() {
     for command in [program, warm] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("items");

@@ -64,7 +64,7 @@ fn a_file_or_pipe_shows_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("ports");
     let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
-    // A server that answers handles signals.
+    // A server that replies to requests also handles signals.
     ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap());
     let (status, log) = daemon.end(Signal::SIGTERM);
     assert_eq!((status, without_warnings(&log)), (Some(0), Vec::new()));

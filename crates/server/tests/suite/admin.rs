@@ -156,8 +156,8 @@ fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Statistics whose metric has another name than the statistic's, without a leading `total_` and
-/// with `_total` appended.
+/// Usually a metric has the name of its statistic, without a leading `total_` and with `_total`
+/// appended. These statistics have metrics with other names.
 const RENAMED: [(&str, &str); 21] = [
     ("uptime", "start_time_seconds"),
     ("rusage_user", "cpu_user_seconds_total"),

@@ -12,7 +12,7 @@ on_each_backend! {
     stats_conns_reports_values_in_transfer
 }
 
-/// Returns the unique of `key`.
+/// Returns the CAS value of `key`.
 fn cas(client: &mut Client, key: &str) -> u64 {
     client.send(format!("mg {key} c\r\n"));
     let answer = String::from_utf8(client.read_until(b"\r\n")).unwrap();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn contenders_can_be_compared_with_another_than_the_first() {
+    fn candidates_can_be_compared_with_another_than_the_first() {
         let mut comparison = comparison(3);
         comparison.compare("fast", "slow");
         assert_eq!((comparison.candidates[0].against, comparison.candidates[0].ratio.median), ("slow", 1.0 / 3.0));

@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_round_measures_each_contender_once() {
+    fn every_round_measures_each_candidate_once() {
         for round in 0..20 {
             let mut seen: Vec<usize> = order(round, 7).collect();
             seen.sort_unstable();
@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn every_contender_takes_every_position() {
+    fn every_candidate_takes_every_position() {
         for position in 0..5 {
             let mut seen: Vec<usize> = (0..10).map(|round| order(round, 5).nth(position).unwrap()).collect();
             seen.sort_unstable();

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::harness::keys::Indices;
 
-/// The exponent of Zipf's distribution: YCSB's and ParlayHash's.
+/// The exponent of Zipf's distribution, as in YCSB and ParlayHash.
 const EXPONENT: f64 = 0.99;
 
 /// The number of samples of Zipf's distribution drawn beforehand, a power of two: about the number

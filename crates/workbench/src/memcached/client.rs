@@ -150,8 +150,9 @@ impl Client {
             }
         }
         let all = self.written == self.output.len();
-        // Sent bytes are dropped before everything is sent, which may never happen in an open loop.
-        // But the rest is not moved more than once per sent byte.
+        // Sent bytes are dropped early, because in an open loop the output may never be sent
+        // completely. They are dropped only when at least as many were sent as are left, so that
+        // dropping moves at most one byte per sent byte.
         if all || self.written >= KEPT.max(self.output.len() / 2) {
             self.output.drain(..self.written);
             self.written = 0;

@@ -161,7 +161,7 @@ fn hostile_answers_are_errors() {
 /// The server breaks each connection at the second request: it closes the connection in the middle
 /// of a reply, or resets it.
 #[test]
-fn connections_that_break_are_made_anew_and_counted() {
+fn connections_that_break_are_reopened_and_counted() {
     for (rate, resets) in [(None, false), (None, true), (Some(12.0), false), (Some(12.0), true)] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());

@@ -431,7 +431,7 @@ fn an_interrupted_soak_reports_what_it_has_done() {
     assert!(text.contains("answers, none wrong"), "{text}");
 }
 
-/// Like other tools, so that a script can put the user's options after its own.
+/// A script can append the user's options to its own.
 #[test]
 fn the_last_of_an_option_counts() {
     let line = "compare --workload hit --entries 64 --threads 1 --tables papaya --seconds 1 --seconds 0.002";
@@ -440,7 +440,7 @@ fn the_last_of_an_option_counts() {
     assert_eq!(samples.as_array().unwrap().len(), 2);
 }
 
-/// So that programs can read the document from a pipe.
+/// Programs can read the document from a pipe.
 #[test]
 fn the_document_can_go_to_stdout() {
     let output = relativist(

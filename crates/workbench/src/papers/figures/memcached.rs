@@ -45,7 +45,8 @@ pub struct Options {
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     relativistd: ServerCommand,
 
-    /// Numbers of client processes in figure 8. Here each is a thread with four clients
+    /// Numbers of client threads in figure 8, with four clients each. In the paper these were
+    /// processes
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12], value_parser = value_parser!(u16).range(1..=1024))]
     processes: Vec<u16>,
 

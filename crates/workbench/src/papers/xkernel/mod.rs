@@ -211,7 +211,7 @@ mod tests {
 
     /// Every candidate returns correct results for every size of keys; `repeat` checks them.
     #[test]
-    fn all_contenders_do_everything_with_keys_of_all_sizes() {
+    fn all_candidates_do_everything_with_keys_of_all_sizes() {
         for quantity in QUANTITIES {
             for key_bytes in SIZES {
                 let setting = Setting { quantity, key_bytes, entries: quantity::KEYS };

@@ -13,8 +13,8 @@ pub struct Avalanche {
     pub mean: f64,
     /// The share of the key's bits that never change the bucket.
     pub dead: f64,
-    /// The maximum, over pairs of a key's bit and a bucket's bit, of the deviation from 1/2 of the
-    /// probability that changing the first changes the second.
+    /// For each bit of the key and each bit of the bucket there is a probability that changing the
+    /// first changes the second. This is the largest deviation of these probabilities from 1/2.
     pub bias: f64,
     /// The minimum number of keys from which each probability is estimated.
     pub keys: usize,

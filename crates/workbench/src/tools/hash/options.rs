@@ -26,7 +26,7 @@ pub struct Options {
     #[arg(long, value_name = "COLUMN", conflicts_with = "record")]
     column: Option<String>,
 
-    /// Read keys from binary records of this size
+    /// Read keys from binary records of this number of bytes
     #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(1..=1 << 20))]
     record: Option<u32>,
 
@@ -45,8 +45,9 @@ pub struct Options {
           default_values_t = [Cache::Dentry, Cache::Inode, Cache::Page, Cache::Buffer])]
     caches: Vec<Cache>,
 
-    /// Generate keys: sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, pages:N,
-    /// blocks:N:SHORTEST, inodes:N or random:N
+    /// Generate N keys: sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, random:N, or
+    /// those of a kernel's caches: pages:N, inodes:N, or blocks:N:SHORTEST, where at least SHORTEST
+    /// blocks of each block group are cached
     #[arg(long, value_delimiter = ',', conflicts_with = "server")]
     pattern: Vec<Pattern>,
 

@@ -48,8 +48,8 @@ fn nothing_is_missing_where_nothing_is_evicted() {
 /// A faulty server: a proxy that changes requests or replies.
 #[derive(Clone, Copy)]
 enum Fault {
-    Hears(&'static [u8], &'static [u8]),
-    Says(&'static [u8], &'static [u8]),
+    Request(&'static [u8], &'static [u8]),
+    Reply(&'static [u8], &'static [u8]),
 }
 
 impl Fault {
@@ -66,8 +66,8 @@ impl Fault {
     fn forward(self, client: TcpStream, right: SocketAddr) -> Result<()> {
         let server = TcpStream::connect(right)?;
         let (hears, says) = match self {
-            Self::Hears(from, to) => (Some((from, to)), None),
-            Self::Says(from, to) => (None, Some((from, to))),
+            Self::Request(from, to) => (Some((from, to)), None),
+            Self::Reply(from, to) => (None, Some((from, to))),
         };
         for (mut from, mut to, change) in [(client.try_clone()?, server.try_clone()?, hears), (server, client, says)] {
             thread::spawn(move || {
@@ -103,31 +103,31 @@ fn changed(bytes: &[u8], (from, to): (&[u8], &[u8])) -> Vec<u8> {
 fn servers_that_do_wrong_are_found_out() {
     let server = Running::start("-m 1024 -I 100k");
     for (fault, explanation) in [
-        (Fault::Hears(b"\nadd ", b"\nset "), "are missing"),
-        (Fault::Hears(b"\nappend ", b"\nprepend "), "a wrong value"),
+        (Fault::Request(b"\nadd ", b"\nset "), "are missing"),
+        (Fault::Request(b"\nappend ", b"\nprepend "), "a wrong value"),
         // The message depends on whether another client has seen the number in between.
-        (Fault::Hears(b"\nincr ", b"\ndecr "), "a wrong number|already"),
-        (Fault::Hears(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
-        (Fault::Hears(b" MR O", b" MS O"), "there can be none"),
-        (Fault::Hears(b"\nmd ", b"\nmg "), "there can be none"),
-        (Fault::Hears(b" R20 ", b" R0 "), "the first client that asks must win the item"),
-        (Fault::Hears(b"\nmn\r\n", b"\nflush_all noreply\r\nmn\r\n"), "are missing"),
-        (Fault::Hears(b"\x80\x02\0", b"\x80\x01\0"), "a reply to another request"),
-        (Fault::Hears(b"\x80\x05\0", b"\x80\x06\0"), "a reply to another request"),
-        (Fault::Says(b"\r\nv", b"\r\nw"), "a wrong value"),
-        (Fault::Says(b"\r\nm", b"\r\nn"), "not written by any client"),
-        (Fault::Says(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "not a possible reply"),
-        (Fault::Says(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
-        // CAS numbers start at a random number, so the proxy adds a digit in front instead of
+        (Fault::Request(b"\nincr ", b"\ndecr "), "a wrong number|already"),
+        (Fault::Request(b"\nincr soakcounter-", b"\ndecr soakcounter-"), "already"),
+        (Fault::Request(b" MR O", b" MS O"), "there can be none"),
+        (Fault::Request(b"\nmd ", b"\nmg "), "there can be none"),
+        (Fault::Request(b" R20 ", b" R0 "), "the first client that asks must win the item"),
+        (Fault::Request(b"\nmn\r\n", b"\nflush_all noreply\r\nmn\r\n"), "are missing"),
+        (Fault::Request(b"\x80\x02\0", b"\x80\x01\0"), "a reply to another request"),
+        (Fault::Request(b"\x80\x05\0", b"\x80\x06\0"), "a reply to another request"),
+        (Fault::Reply(b"\r\nv", b"\r\nw"), "a wrong value"),
+        (Fault::Reply(b"\r\nm", b"\r\nn"), "not written by any client"),
+        (Fault::Reply(b"\nSTORED\r\n", b"\nEXISTS\r\n"), "not a possible reply"),
+        (Fault::Reply(b"\nMN\r\n", b"\nMN\r\nMN\r\n"), "too many"),
+        // CAS values start at a random number, so the proxy adds a digit in front instead of
         // replacing one.
-        (Fault::Says(b" c", b" c9"), "CAS number"),
-        (Fault::Says(b" t-1 ", b" t7 "), "a wrong time to live"),
-        (Fault::Says(b" Z\r\n", b" W\r\n"), "wrong claimed flag"),
-        (Fault::Says(b" X W\r\n", b" W\r\n"), "wrong stale flag"),
+        (Fault::Reply(b" c", b" c9"), "CAS value"),
+        (Fault::Reply(b" t-1 ", b" t7 "), "a wrong time to live"),
+        (Fault::Reply(b" Z\r\n", b" W\r\n"), "wrong claimed flag"),
+        (Fault::Reply(b" X W\r\n", b" W\r\n"), "wrong stale flag"),
     ] {
         let wrong = match fault {
-            Fault::Hears(from, to) => format!("{} is heard as {}", from.escape_ascii(), to.escape_ascii()),
-            Fault::Says(from, to) => format!("{} is said as {}", from.escape_ascii(), to.escape_ascii()),
+            Fault::Request(from, to) => format!("{} is heard as {}", from.escape_ascii(), to.escape_ascii()),
+            Fault::Reply(from, to) => format!("{} is said as {}", from.escape_ascii(), to.escape_ascii()),
         };
         let found = soak(&plan(3, 200), &fault.of(&server.address), None, None).map(|summary| summary.to_string());
         let found = found.expect_err(&wrong).to_string();
@@ -148,7 +148,7 @@ fn what_is_lost_among_evictions_is_found_out() {
         write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();
     }
     server.address.connect().unwrap().write_all(&filler).unwrap();
-    let fault = Fault::Hears(
+    let fault = Fault::Request(
         b"\nmn\r\n",
         b"\ndelete soak1-0-0 noreply\r\ndelete soak1-1-0 noreply\r\ndelete soak1-2-0 noreply\r\nmn\r\n",
     );

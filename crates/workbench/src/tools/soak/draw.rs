@@ -1,6 +1,6 @@
 //! Random requests.
 //!
-//! The requests depend only on the seed, except for CAS numbers, which were reported by the server.
+//! The requests depend only on the seed, except for CAS values, which were reported by the server.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -78,7 +78,7 @@ impl Draw {
     fn own(&mut self, dialect: Dialect, slots: &[Slot], common: &Common) -> Request {
         let index = self.slot(slots.len(), common);
         let slot = &slots[index];
-        // Usually the last reported CAS number, and sometimes a lower one.
+        // Usually the last reported CAS value, and sometimes a lower one.
         let compare = match self.random.random_range(0..4) {
             0 => slot.cas.saturating_sub(1),
             _ => slot.cas,

@@ -58,11 +58,11 @@ const MAX_BYTES: u64 = 256 << 20;
 /// Send random requests to a memcached server, and compare every reply with a model
 ///
 /// Clients speak the classic, the meta and the binary protocol on the same keys. They use all
-/// commands that store, count, touch, delete, lease and invalidate, with and without CAS numbers
+/// commands that store, count, touch, delete, lease and invalidate, with and without CAS values
 /// and expiry. Writes end at arbitrary points of requests; clients read slowly, or disconnect in
 /// the middle of a value. Each client has keys of its own; the model knows the exact state of these
 /// items. All clients also share some keys. For these the model checks that each value was once
-/// written, that CAS numbers rise, and that no increment is lost. From time to time all clients
+/// written, that CAS values rise, and that no increment is lost. From time to time all clients
 /// wait while one of them flushes everything.
 ///
 /// An item may be missing only if the server reports its eviction to `watch evictions`. If the
@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3600.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// Seed of the random requests. It determines the requests, except for CAS numbers, but not
+    /// Seed of the random requests. It determines the requests, except for CAS values, but not
     /// their timing
     #[arg(long, default_value_t = 1)]
     seed: u64,

@@ -69,7 +69,7 @@ struct Item {
     values: Vec<Vec<u8>>,
     flags: u32,
     life: Life,
-    /// The CAS number; `None` if it is only known to be larger than all earlier ones.
+    /// The CAS value; `None` if it is only known to be larger than all earlier ones.
     cas: Option<u64>,
     is_stale: bool,
     is_claimed: bool,
@@ -83,7 +83,7 @@ impl fmt::Debug for Item {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lengths: Vec<usize> = self.values.iter().map(Vec::len).collect();
         let Self { flags, life, cas, is_stale, is_claimed, .. } = self;
-        write!(f, "an item of {lengths:?} bytes, flags {flags}, {life:?}, CAS number {cas:?}")?;
+        write!(f, "an item of {lengths:?} bytes, flags {flags}, {life:?}, CAS value {cas:?}")?;
         write!(f, ", {}stale, {}claimed", if *is_stale { "" } else { "not " }, if *is_claimed { "" } else { "not " })
     }
 }
@@ -93,7 +93,7 @@ impl fmt::Debug for Item {
 pub(super) struct Slot {
     pub(super) generation: u32,
     item: Option<Item>,
-    /// The largest CAS number reported for the item.
+    /// The largest CAS value reported for the item.
     pub(super) cas: u64,
 }
 
@@ -133,7 +133,7 @@ impl Slot {
         }
         let before = self.cas;
         if let Reply::Done(Reported { cas: Some(cas), .. }) = reply {
-            ensure!(*cas >= before, "the CAS number {cas} is lower than {before}, which was reported before");
+            ensure!(*cas >= before, "the CAS value {cas} is lower than {before}, which was reported before");
             self.cas = *cas;
         }
         self.item = answered(question, self.item.take(), reply, when, before)?;
@@ -159,7 +159,7 @@ fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// Checks a reply, given the item before it. Returns the item after it. New CAS numbers must be
+/// Checks a reply, given the item before it. Returns the item after it. New CAS values must be
 /// larger than `known`.
 fn answered(
     question: Question<'_>,
@@ -187,16 +187,16 @@ fn answered(
         }
         (Ask::Delete { .. }, _, Reply::Unspoken) => None,
         (Ask::Delete { compare, invalidates }, Some(item), Reply::Done(_)) => {
-            ensure!(fits(compare, &item), "the server deleted an item with another CAS number: {item:?}");
+            ensure!(fits(compare, &item), "the server deleted an item with another CAS value: {item:?}");
             invalidates.map(|exptime| item.invalidated(exptime, when))
         }
         (Ask::Delete { compare, .. } | Ask::Count { compare, .. }, Some(item), Reply::Exists) => {
-            ensure!(!fits(compare, &item), "the server refused the right CAS number: {item:?}");
+            ensure!(!fits(compare, &item), "the server refused the right CAS value: {item:?}");
             Some(item)
         }
         (Ask::Count { is_up, delta, create, compare }, present, reply) => match (present, create, reply) {
             (Some(item), _, Reply::Done(reported)) => {
-                ensure!(fits(compare, &item), "the server changed a counter with another CAS number: {item:?}");
+                ensure!(fits(compare, &item), "the server changed a counter with another CAS value: {item:?}");
                 Some(item.counted(is_up, delta, reported, when, known)?)
             }
             (Some(item), _, Reply::NotNumeric) => {
@@ -242,7 +242,7 @@ fn stored(
             Some(item.stored(reported, known)?)
         }
         (Mode::Set | Mode::Replace, Some(item), Reply::Done(reported)) if !is_right(&item) && invalidates => {
-            // The CAS number in the request is lower than that of the item, so the new item is
+            // The CAS value in the request is lower than that of the item, so the new item is
             // stale.
             let Item { life, is_claimed, .. } = item;
             let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
@@ -314,7 +314,7 @@ impl Item {
     /// Returns the item after it was stored, with the reported properties.
     fn stored(self, reported: &Reported, known: u64) -> Result<Self> {
         if let Some(cas) = reported.cas {
-            ensure!(cas > known, "a new item has the CAS number {cas}, and {known} was reported before");
+            ensure!(cas > known, "a new item has the CAS value {cas}, and {known} was reported before");
         }
         Ok(Self { cas: reported.cas, is_doubtful: false, ..self })
     }
@@ -374,7 +374,7 @@ impl Item {
         self.values.retain(|own| reported.size.is_none_or(|size| size == own.len() as u64));
         ensure!(!self.values.is_empty(), "a wrong size");
         let is_its_own = |cas| self.cas.map_or(cas > known, |own| cas == own);
-        ensure!(reported.cas.is_none_or(is_its_own), "a wrong CAS number: {:?} of {known}", self.cas);
+        ensure!(reported.cas.is_none_or(is_its_own), "a wrong CAS value: {:?} of {known}", self.cas);
         let is_past = matches!(self.life, Life::Until { latest: 0, .. });
         ensure!(
             reported.ttl.is_none_or(|ttl| is_past || self.life.admits(ttl, when)),

@@ -87,9 +87,9 @@ pub(super) enum Ask {
         text: Text,
         flags: u32,
         exptime: Exptime,
-        /// The CAS number that the present item must have.
+        /// The CAS value that the present item must have.
         compare: Option<u64>,
-        /// In the meta protocol: if the present item has a higher CAS number, store the new item as
+        /// In the meta protocol: if the present item has a higher CAS value, store the new item as
         /// stale.
         invalidates: bool,
     },

@@ -1,7 +1,7 @@
 //! The state that all clients share: the model of shared items, the server's clock, and counts.
 //!
 //! The state of a shared item is not known exactly, but some properties must hold. A value is
-//! complete, and was written by some client. CAS numbers only rise: the number in a reply is at
+//! complete, and was written by some client. CAS values only rise: the number in a reply is at
 //! least any number that was reported before the request was sent. A counter never decreases, and
 //! at the end it has grown by the sum of the acknowledged increments.
 
@@ -34,7 +34,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// Returns a number of the counter and the CAS number that belongs to it, if known.
+    /// Returns a number of the counter and the CAS value that belongs to it, if known.
     pub(super) fn seen(&self) -> Option<(u64, u64)> {
         self.seen
     }
@@ -196,7 +196,7 @@ impl<'a> Common<'a> {
         }
     }
 
-    /// Removes a request that was not sent from the records.
+    /// Removes from the records a request that was not sent.
     pub(super) fn take_back(&self, request: &Request) {
         if let Some(&(Key::Counter(index), floor)) = request.keys.first() {
             lock(&self.counters[usize::from(index)]).sent -= step(&request.ask, floor);
@@ -210,17 +210,17 @@ impl<'a> Common<'a> {
             (Ask::Get { .. }, Reply::Done(reported)) => {
                 let mark = self.mark(index, reported)?;
                 if let (Some(mark), Some(cas)) = (mark, reported.cas) {
-                    ensure!(cas >= floor.cas, "the CAS number {cas} is lower than {}", floor.cas);
+                    ensure!(cas >= floor.cas, "the CAS value {cas} is lower than {}", floor.cas);
                     let mut newest = lock(newest);
                     if cas == newest.cas {
-                        ensure!(newest.mark == mark, "two values with one CAS number, {:?} and {mark:?}", newest.mark);
+                        ensure!(newest.mark == mark, "two values with one CAS value, {:?} and {mark:?}", newest.mark);
                     } else if cas > newest.cas {
                         *newest = Newest { cas, mark };
                     }
                 }
             }
             (&Ask::Store { text: Text::Marked(mark), .. }, Reply::Done(Reported { cas: Some(cas), .. })) => {
-                ensure!(*cas > floor.cas, "the new CAS number {cas} is not above {}", floor.cas);
+                ensure!(*cas > floor.cas, "the new CAS value {cas} is not above {}", floor.cas);
                 let mut newest = lock(newest);
                 if *cas > newest.cas {
                     *newest = Newest { cas: *cas, mark };

@@ -57,7 +57,7 @@ fn push_classic(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>
     push_value(value.as_deref(), out);
 }
 
-/// Returns whether a request asks for CAS numbers, for later comparisons. Every other request does.
+/// Returns whether a request asks for CAS values, for later comparisons. Every other request does.
 fn asks_for_cas(request: &Request) -> bool {
     request.number.is_multiple_of(2)
 }

@@ -6,3 +6,5 @@ pub(crate) mod block;
 pub(crate) mod block_ref;
 mod poison;
 pub(crate) mod pool;
+#[cfg(test)]
+pub(crate) mod reader;

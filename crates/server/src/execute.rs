@@ -55,7 +55,7 @@ pub use watch::{Subscription, Topic, Watch};
 /// What all threads of a server share.
 pub struct SharedState {
     /// The storage.
-    pub engine: Cache,
+    pub cache: Cache,
     /// The ticker that advances the cache's clock.
     pub ticker: Ticker,
     /// Second in which the service was started.
@@ -127,7 +127,7 @@ pub struct Executor<'s> {
     counters: &'s Counters,
     output_limit: usize,
     /// Whether large values may be pinned and sent without a copy.
-    lends: bool,
+    pins_values: bool,
     /// The value of the next command, if it was received directly into memory of the cache.
     reserved: Option<&'s ReservedValue>,
     /// Whether there are watchers or prefixes are counted.
@@ -145,13 +145,22 @@ impl<'s> Executor<'s> {
         let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
         let is_traced = shared.log.wants(Level::Connection);
-        Executor { shared, counters, output_limit, lends: true, reserved: None, is_observed, is_traced, latencies }
+        Executor {
+            shared,
+            counters,
+            output_limit,
+            pins_values: true,
+            reserved: None,
+            is_observed,
+            is_traced,
+            latencies,
+        }
     }
 
     /// An executor for replies in one piece: it copies values, however large.
     #[must_use]
     pub fn copying(self) -> Self {
-        Executor { lends: false, ..self }
+        Executor { pins_values: false, ..self }
     }
 
     /// Reserves memory for the value of a store that has arrived in part. None if few bytes are
@@ -162,7 +171,7 @@ impl<'s> Executor<'s> {
         let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
         let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
         // A small remainder is collected in the input buffer.
-        (missing >= LARGE_VALUE).then(|| self.shared.engine.reserve(&shape)).flatten()
+        (missing >= LARGE_VALUE).then(|| self.shared.cache.reserve(&shape)).flatten()
     }
 
     /// The executor for the one command whose value is in `reserved`.
@@ -289,18 +298,18 @@ impl<'s> Executor<'s> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        self.shared.engine.delete(key);
+        self.shared.cache.delete(key);
     }
 
     /// Pins the value of `hit`, if it is large enough to be sent without a copy.
     #[inline(always)]
-    fn lease(&self, hit: &Hit<'_>) -> Option<ValueRef> {
-        if hit.value.len() >= LARGE_VALUE && self.lends { hit.pin() } else { None }
+    fn pin_large(&self, hit: &Hit<'_>) -> Option<ValueRef> {
+        if hit.value.len() >= LARGE_VALUE && self.pins_values { hit.pin() } else { None }
     }
 
     /// Whether a key and a value make an item that is too large.
     fn is_too_large(&self, key: &[u8], value: usize) -> bool {
-        key.len() + value > self.shared.engine.max_item()
+        key.len() + value > self.shared.cache.max_item()
     }
 
     /// The CAS value that clients see: 0 with `-C`.

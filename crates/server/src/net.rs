@@ -13,8 +13,8 @@
 //! server does not read from a client that does not read its replies.
 //!
 //! Large values bypass the buffers. An [input](buffer) that ends within a value reserves memory of
-//! the engine, and the rest is received there. An output refers to pinned values in memory of the
-//! engine. For replies in one piece the [executor](crate::execute::Executor::copying) copies
+//! the cache, and the rest is received there. An output refers to pinned values in memory of the
+//! cache. For replies in one piece the [executor](crate::execute::Executor::copying) copies
 //! values.
 
 mod acceptor;

@@ -1,4 +1,4 @@
-//! The server, which consists of engine, execution and network.
+//! The server, which consists of cache, execution and network.
 //!
 //! It starts in stages, because their order matters. Each stage is a type made from the one before:
 //!
@@ -49,7 +49,7 @@ const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
 /// The delimiter of prefixes if there is no `-D`.
 const DEFAULT_DELIMITER: u8 = b':';
 
-/// How often the engine is maintained.
+/// How often the cache is maintained.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// A server that listens on its addresses.
@@ -98,7 +98,7 @@ struct Loaded<'o> {
     start: Unprivileged<'o>,
     admin: Option<AdminHandle>,
     ticker: Ticker,
-    engine: Cache,
+    cache: Cache,
     restored: Option<Restored>,
 }
 
@@ -110,7 +110,7 @@ impl Server {
     /// When the server cannot listen on an address, the options contradict each other, or there is
     /// no such user to switch to.
     pub fn bind(options: &Options) -> Result<Server, StartError> {
-        Server::bind_with(options, |engine| engine)
+        Server::bind_with(options, |cache| cache)
     }
 
     /// Checks that a server with these options can start. Opens no port, and changes nothing.
@@ -190,27 +190,27 @@ impl<'o> Unprivileged<'o> {
         let ticker = Ticker::new();
         let empty = || {
             let clock = Arc::clone(ticker.clock());
-            let engine = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
+            let cache = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
             // Tests replay transcripts of a server whose CAS values began at 1.
-            let engine = if options.debug_time { engine } else { engine.with_random_cas() };
-            let engine = if options.disable_evictions { engine.without_eviction() } else { engine };
+            let cache = if options.debug_time { cache } else { cache.with_random_cas() };
+            let cache = if options.disable_evictions { cache.without_eviction() } else { cache };
             Ok(match options.engine {
-                EngineKind::Relativistic => engine,
-                EngineKind::GlobalLock => engine.with_global_lock(),
+                EngineKind::Relativistic => cache,
+                EngineKind::GlobalLock => cache.with_global_lock(),
             })
         };
-        let (engine, restored) = match &self.snapshot {
-            Some(snapshot) => snapshot.restore(empty, &self.log).map(|(engine, restored)| (engine, Some(restored))),
-            None => empty().map(|engine| (engine, None)),
+        let (cache, restored) = match &self.snapshot {
+            Some(snapshot) => snapshot.restore(empty, &self.log).map(|(cache, restored)| (cache, Some(restored))),
+            None => empty().map(|cache| (cache, None)),
         }
         .map_err(|_| StartError::NoMemory)?;
-        Ok(Loaded { start: self, admin, ticker, engine, restored })
+        Ok(Loaded { start: self, admin, ticker, cache, restored })
     }
 }
 
 impl Loaded<'_> {
     fn listen(self, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
-        let Loaded { start, admin, ticker, engine, restored } = self;
+        let Loaded { start, admin, ticker, cache, restored } = self;
         let Unprivileged { options, log, tls, sockets, io, users, snapshot, port_file, .. } = start;
         // Reading the snapshot may have taken long.
         ticker.tick();
@@ -229,7 +229,7 @@ impl Loaded<'_> {
         let threads = usize::from(options.threads);
         let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
         let shared = Arc::new(SharedState {
-            engine: configure(engine.with_observer(Arc::clone(&watch) as _)),
+            cache: configure(cache.with_observer(Arc::clone(&watch) as _)),
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
@@ -406,7 +406,7 @@ impl Saver {
 fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
     let items = snapshot
-        .write(&shared.engine, occasion)
+        .write(&shared.cache, occasion)
         .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
     // Relaxed: a statistic, on which no other data depends.
     shared.snapshot_written.store(shared.ticker.clock().now(), Ordering::Relaxed);
@@ -445,7 +445,7 @@ fn reload(shared: &SharedState) {
     }
 }
 
-/// The thread that maintains the engine.
+/// The thread that maintains the cache.
 struct MaintenanceThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -457,7 +457,7 @@ impl MaintenanceThread {
         let shared = Arc::clone(shared);
         let thread = thread::Builder::new().name("maintenance".into()).spawn(move || {
             while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
-                shared.engine.maintain();
+                shared.cache.maintain();
             }
         })?;
         Ok(MaintenanceThread { stop, thread })

@@ -54,33 +54,33 @@ impl Snapshot {
         Ok(Snapshot { path, warm_after_crash, boot: moment::boot_id(), writing: Mutex::default() })
     }
 
-    /// An engine made by `make` with the items of the file, and whether the file was used. Without
-    /// a file, or if the file is refused, the engine is empty; the log says why.
+    /// A cache made by `make` with the items of the file, and whether the file was used. Without
+    /// a file, or if the file is refused, the cache is empty; the log says why.
     ///
     /// # Errors
-    /// When there is no memory for an empty engine.
+    /// When there is no memory for an empty cache.
     pub fn restore(
         &self,
         make: impl Fn() -> Result<Cache, OutOfMemory>,
         log: &Log,
     ) -> Result<(Cache, Restored), OutOfMemory> {
-        let (engine, start, path) = (make()?, Instant::now(), self.path.display());
-        match self.read(&engine) {
+        let (cache, start, path) = (make()?, Instant::now(), self.path.display());
+        match self.read(&cache) {
             Ok(None) => {
                 log.write(Level::Internal, format_args!("there is no snapshot {path} yet"));
-                Ok((engine, Restored { is_file_used: false }))
+                Ok((cache, Restored { is_file_used: false }))
             }
             Ok(Some(Summary { items, left_out })) => {
                 log.write(
                     Level::Trouble,
                     format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
                 );
-                Ok((engine, Restored { is_file_used: true }))
+                Ok((cache, Restored { is_file_used: true }))
             }
             Err(refusal) => {
                 log.write(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
                 // Items read before the refusal are not trusted either.
-                drop(engine);
+                drop(cache);
                 Ok((make()?, Restored { is_file_used: false }))
             }
         }
@@ -100,24 +100,24 @@ impl Snapshot {
         Ok(())
     }
 
-    fn read(&self, engine: &Cache) -> Result<Option<Summary>, Refusal> {
+    fn read(&self, cache: &Cache) -> Result<Option<Summary>, Refusal> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
         let length = file.metadata()?.len();
         let now = Moment::now(self.boot);
-        format::read(io::BufReader::new(file), length, engine, self.warm_after_crash, &now).map(Some)
+        format::read(io::BufReader::new(file), length, cache, self.warm_after_crash, &now).map(Some)
     }
 
-    /// Writes the items of `engine`, and returns their number. Concurrent calls wait for each
+    /// Writes the items of `cache`, and returns their number. Concurrent calls wait for each
     /// other.
     ///
     /// # Errors
     /// When the file cannot be written. The previous snapshot is still there.
-    pub fn write(&self, engine: &Cache, occasion: Occasion) -> io::Result<u64> {
+    pub fn write(&self, cache: &Cache, occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        replace(&self.path, |file| format::write(file, engine, occasion, &Moment::now(self.boot)))
+        replace(&self.path, |file| format::write(file, cache, occasion, &Moment::now(self.boot)))
     }
 
     /// Whether the server reads a snapshot after a crash, even if it was written while clients were

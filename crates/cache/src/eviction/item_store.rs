@@ -125,7 +125,7 @@ impl ItemStore {
 mod tests {
     use super::*;
     use crate::cache::{Cache, Content, Mode};
-    use std::sync::mpsc;
+    use crate::memory::reader::Reader;
     use std::thread;
     use std::time::Duration;
 
@@ -135,28 +135,18 @@ mod tests {
     fn a_table_that_has_grown_is_charged_for_its_two_arrays() {
         let cache = Cache::new(Arc::new(Clock::new(1000)), 8 << 20, 1 << 20).unwrap();
         let table = &cache.store.table;
-        let (entered, has_entered) = mpsc::channel();
-        let (leave, may_leave) = mpsc::channel::<()>();
-        thread::scope(|scope| {
-            scope.spawn(move || {
-                let _section = relativist_rcu::read();
-                entered.send(()).expect("the test waits for this");
-                // Ends when the other end is dropped, too.
-                let _ = may_leave.recv();
-            });
-            has_entered.recv().expect("the reader has come");
-            let content = Content { flags: 0, exptime: 0, value: b"" };
-            (0..5000).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
-            let is_grown = (0..60_000).any(|_| {
-                thread::sleep(Duration::from_millis(1));
-                table.buckets() > MIN_BUCKETS
-            });
-            let (memory, is_resizing) = (cache.store.table_memory(), table.is_resizing());
-            drop(leave);
-            assert!(is_grown && is_resizing);
-            let old = MIN_BUCKETS * size_of::<usize>();
-            let both = memory.bytes + old;
-            assert!((both..both + old / 4).contains(&memory.charge), "{} and {}", memory.bytes, memory.charge);
+        let reader = Reader::enter();
+        let content = Content { flags: 0, exptime: 0, value: b"" };
+        (0..5000).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
+        let is_grown = (0..60_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            table.buckets() > MIN_BUCKETS
         });
+        let (memory, is_resizing) = (cache.store.table_memory(), table.is_resizing());
+        drop(reader);
+        assert!(is_grown && is_resizing);
+        let old = MIN_BUCKETS * size_of::<usize>();
+        let both = memory.bytes + old;
+        assert!((both..both + old / 4).contains(&memory.charge), "{} and {}", memory.bytes, memory.charge);
     }
 }

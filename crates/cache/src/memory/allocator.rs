@@ -535,6 +535,7 @@ fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::reader::Reader;
 
     /// Reserved memory is refused to other threads, even if it is free.
     #[test]
@@ -561,16 +562,8 @@ mod tests {
     #[test]
     fn a_dropped_allocator_waits_for_readers() {
         let allocator = ItemAllocator::new(1 << 20);
-        let (entered, has_entered) = std::sync::mpsc::channel();
-        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
+        let reader = Reader::enter();
         thread::scope(|scope| {
-            scope.spawn(move || {
-                let _section = relativist_rcu::read();
-                entered.send(()).expect("the test waits for this");
-                // Ends when the other end is dropped, too.
-                let _ = may_leave.recv();
-            });
-            has_entered.recv().expect("the reader has come");
             let dropping = scope.spawn(|| drop(allocator));
             // A drop that does not wait ends within 100 ms. (Yields would take minutes on a busy
             // core.)
@@ -578,7 +571,7 @@ mod tests {
                 thread::sleep(std::time::Duration::from_millis(1));
                 dropping.is_finished()
             });
-            drop(leave);
+            drop(reader);
             assert!(!has_ended, "a reader was there");
         });
     }

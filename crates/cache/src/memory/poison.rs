@@ -76,24 +76,24 @@ mod tests {
     /// Applies to a block that items share, and to one with a single item.
     #[test]
     fn freed_memory_is_poisoned() {
-        let engine = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
+        let cache = Cache::new(Arc::new(Clock::new(1_700_000_000)), 8 << 20, 1 << 20).unwrap();
         for size in [100, 50_000] {
             let value = vec![b'v'; size];
-            assert_eq!(engine.store(Mode::Set, b"k", Content { flags: 0, exptime: 0, value: &value }), Store::Stored);
+            assert_eq!(cache.store(Mode::Set, b"k", Content { flags: 0, exptime: 0, value: &value }), Store::Stored);
             let mut address = std::ptr::null();
-            assert_eq!(engine.get(b"k", |hit| address = hit.value.as_ptr()), Lookup::Hit);
-            engine.delete(b"k");
+            assert_eq!(cache.get(b"k", |hit| address = hit.value.as_ptr()), Lookup::Hit);
+            cache.delete(b"k");
             assert!(!is_poisoned(address), "readers may still look at it");
-            engine.maintain();
+            cache.maintain();
             assert!(is_poisoned(address), "{size}");
         }
         let shape = ItemShape { key_len: 1, value_len: 50_000, has_flags: false, has_cas: false };
-        let mut reserved = engine.reserve(&shape).unwrap();
+        let mut reserved = cache.reserve(&shape).unwrap();
         let rest = reserved.rest().as_ptr_range();
         assert!(!is_poisoned(rest.start) && !is_poisoned(rest.end.wrapping_sub(1)));
         assert!(is_poisoned(rest.end.wrapping_add(8)));
         drop(reserved);
-        engine.maintain();
+        cache.maintain();
         assert!(is_poisoned(rest.start));
     }
 }

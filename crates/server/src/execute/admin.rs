@@ -68,7 +68,7 @@ impl Executor<'_> {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
             }
             Some(mebibytes) => {
-                self.shared.engine.set_limit((mebibytes as usize) << 20);
+                self.shared.cache.set_limit((mebibytes as usize) << 20);
                 reply::OK
             }
         };

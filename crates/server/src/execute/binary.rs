@@ -62,7 +62,7 @@ impl Executor<'_> {
 
     fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Replies) {
         let mut size = 0;
-        let lookup = self.shared.engine.get(request.key, |hit| {
+        let lookup = self.shared.cache.get(request.key, |hit| {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
             self.append_item(request, key, &hit, out);
@@ -88,7 +88,7 @@ impl Executor<'_> {
             let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
             self.append_item(request, key, &Hit { value, ..hit }, out);
         };
-        let lookup = self.shared.engine.update(request.key, touch, show).unwrap_or(Lookup::Miss);
+        let lookup = self.shared.cache.update(request.key, touch, show).unwrap_or(Lookup::Miss);
         self.count_touch(lookup);
         if self.is_observed {
             self.observe_get(session, request.key, lookup, size);
@@ -102,7 +102,7 @@ impl Executor<'_> {
     #[inline(always)]
     fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
         let (header, cas) = (&request.header, self.visible(hit.cas));
-        match self.lease(hit) {
+        match self.pin_large(hit) {
             None => reply::value(&mut out.bytes, header, hit.flags, cas, key, hit.value),
             Some(value) => {
                 reply::value_front(&mut out.bytes, header, hit.flags, cas, key, value.len());
@@ -119,7 +119,7 @@ impl Executor<'_> {
                 self.observe_too_large(session, request.key, name(request.opcode), request.extra_32(4).into());
             }
             if request.opcode == Opcode::Set {
-                self.shared.engine.delete(request.key);
+                self.shared.cache.delete(request.key);
             }
             return reply::failure(out, &request.header, Status::TooLarge);
         }
@@ -136,7 +136,7 @@ impl Executor<'_> {
         };
         let store = outcome.unwrap_or_else(|_| {
             if request.opcode == Opcode::Set {
-                self.shared.engine.delete(request.key);
+                self.shared.cache.delete(request.key);
             }
             Store::OutOfMemory
         });
@@ -163,7 +163,7 @@ impl Executor<'_> {
         show: impl FnOnce(Hit<'_>),
     ) -> Result<Store, OutOfMemory> {
         let new = New {
-            expiry: Expiry::from_unsigned(request.extra_32(4), self.shared.engine.now()),
+            expiry: Expiry::from_unsigned(request.extra_32(4), self.shared.cache.now()),
             ..New::plain(request.extra_32(0), self.value(request.value))
         };
         let permit = |present: Present<'_>| {
@@ -177,7 +177,7 @@ impl Executor<'_> {
             };
             (store == Store::Stored, store)
         };
-        self.shared.engine.put(request.key, &new, permit, show)
+        self.shared.cache.put(request.key, &new, permit, show)
     }
 
     fn binary_join(
@@ -198,7 +198,7 @@ impl Executor<'_> {
             }
             Some(item) => (Change::Put(item.joined(value)), Store::Stored),
         };
-        self.shared.engine.update(request.key, join, show)
+        self.shared.cache.update(request.key, join, show)
     }
 
     fn binary_count(&self, session: &Session, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
@@ -224,7 +224,7 @@ impl Executor<'_> {
                 }
             },
         };
-        let outcome = self.shared.engine.update(request.key, step, |hit| cas = self.visible(hit.cas));
+        let outcome = self.shared.cache.update(request.key, step, |hit| cas = self.visible(hit.cas));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
         self.count_arithmetic(
             direction,
@@ -262,7 +262,7 @@ impl Executor<'_> {
                 (Change::Remove, Status::Success)
             }
         };
-        let status = self.shared.engine.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
+        let status = self.shared.cache.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
         self.count_delete(status != Status::NotFound);
         if self.is_observed {
             self.observe_delete(request.key, "delete", size);
@@ -278,7 +278,7 @@ impl Executor<'_> {
         if self.shared.options.disable_flush_all {
             return reply::failure(out, &request.header, Status::AuthFailure);
         }
-        self.shared.engine.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
+        self.shared.cache.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
         succeed(request, 0, out);
     }
 

@@ -93,7 +93,7 @@ impl Executor<'_> {
     /// Looks up at most [`MAX_BATCH_KEYS`] keys together, until the output is full. Appends each
     /// hit, and `end` after each key. Returns the number of keys looked up.
     fn get_some(&self, session: &Session, with_cas: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
-        self.shared.engine.get_many(keys, |index, found| {
+        self.shared.cache.get_many(keys, |index, found| {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
@@ -131,12 +131,12 @@ impl Executor<'_> {
         };
         let lookup = match fetch.exptime {
             None => {
-                let lookup = self.shared.engine.get(key, visit);
+                let lookup = self.shared.cache.get(key, visit);
                 self.count_get(lookup);
                 lookup
             }
             Some(exptime) => {
-                let lookup = self.shared.engine.get_and_touch(key, exptime, visit);
+                let lookup = self.shared.cache.get_and_touch(key, exptime, visit);
                 self.count_touch(lookup);
                 lookup
             }
@@ -159,7 +159,7 @@ impl Executor<'_> {
 
     #[cold]
     fn pin(&self, source: Option<ValueSource<'_>>) -> Option<ValueRef> {
-        source.filter(|_| self.lends).and_then(ValueSource::pin)
+        source.filter(|_| self.pins_values).and_then(ValueSource::pin)
     }
 
     pub(super) fn count_get(&self, lookup: Lookup) {
@@ -194,10 +194,8 @@ impl Executor<'_> {
             // With `-C` no item has a CAS value.
             StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_uniques(key),
             _ => match self.reserved {
-                None => self.shared.engine.store(mode(verb), key, content),
-                Some(value) => {
-                    self.shared.engine.store_reserved(mode(verb), key, content.flags, content.exptime, value)
-                }
+                None => self.shared.cache.store(mode(verb), key, content),
+                Some(value) => self.shared.cache.store_reserved(mode(verb), key, content.flags, content.exptime, value),
             },
         };
         self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
@@ -221,13 +219,13 @@ impl Executor<'_> {
             self.observe_too_large(session, key, verb_name(verb), exptime.into());
         }
         if verb == StoreVerb::Set {
-            self.shared.engine.delete(key);
+            self.shared.cache.delete(key);
         }
         reply::TOO_LARGE
     }
 
     fn compare_without_uniques(&self, key: &[u8]) -> Store {
-        match self.shared.engine.peek(key, |_| ()) {
+        match self.shared.cache.peek(key, |_| ()) {
             Lookup::Hit => Store::Exists,
             _ => Store::NotFound,
         }
@@ -258,7 +256,7 @@ impl Executor<'_> {
             Arithmetic::Incr => Direction::Up,
             Arithmetic::Decr => Direction::Down,
         };
-        let count = self.shared.engine.count(key, direction, delta);
+        let count = self.shared.cache.count(key, direction, delta);
         self.count_arithmetic(direction, count.map(|_| ()));
         count
     }
@@ -278,7 +276,7 @@ impl Executor<'_> {
 
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
         let size = self.is_observed.then(|| self.observe_lookup(session, key)).flatten();
-        let is_deleted = self.shared.engine.delete(key);
+        let is_deleted = self.shared.cache.delete(key);
         if self.is_observed {
             self.observe_delete(key, "delete", size.filter(|_| is_deleted));
         }
@@ -295,7 +293,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        if self.shared.engine.touch(key, exptime) {
+        if self.shared.cache.touch(key, exptime) {
             self.counters.touch_hits.bump();
             reply::TOUCHED
         } else {
@@ -309,7 +307,7 @@ impl Executor<'_> {
         if self.shared.options.disable_flush_all {
             return FLUSH_NOT_ALLOWED;
         }
-        self.shared.engine.flush(exptime);
+        self.shared.cache.flush(exptime);
         reply::OK
     }
 }

@@ -112,9 +112,9 @@ impl Executor<'_> {
                         cursor
                     })
                 }
-                Format::Table(stats) => self.shared.engine.sample_buckets(stats, cursor),
+                Format::Table(stats) => self.shared.cache.sample_buckets(stats, cursor),
                 format => {
-                    let next = self.shared.engine.scan(cursor, |hit| self.dump_item(format, &hit, out));
+                    let next = self.shared.cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
                     next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
                 }
             };

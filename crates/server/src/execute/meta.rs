@@ -144,9 +144,9 @@ impl Executor<'_> {
                     self.append_found(request, Before::of(&hit, false), &hit, out);
                 }
             };
-            let engine = &self.shared.engine;
+            let cache = &self.shared.cache;
             let found =
-                if request.flags.is_peek() { engine.peek(request.key, visit) } else { engine.get(request.key, visit) };
+                if request.flags.is_peek() { cache.peek(request.key, visit) } else { cache.get(request.key, visit) };
             if found != Lookup::Hit && request.flags.vivify.is_none() {
                 lookup = Some(found);
             }
@@ -197,7 +197,7 @@ impl Executor<'_> {
             };
             (change, present.lookup)
         };
-        let lookup = self.shared.engine.update(request.key, decide, |hit| {
+        let lookup = self.shared.cache.update(request.key, decide, |hit| {
             *size = hit.value.len();
             let Some(old) = before.get() else {
                 // The command created the item, and this client must fill it.
@@ -225,10 +225,10 @@ impl Executor<'_> {
     fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
         let is_known = request.flags.compare == Some(self.visible(old.cas));
         let returns_value = request.flags.returns_value() && !is_known;
-        let lease = if returns_value { self.lease(new) } else { None };
+        let pinned = if returns_value { self.pin_large(new) } else { None };
         let out = &mut replies.bytes;
         if returns_value {
-            out.reserve(128 + if lease.is_none() { new.value.len() } else { 0 });
+            out.reserve(128 + if pinned.is_none() { new.value.len() } else { 0 });
             out.extend_from_slice(b"VA");
             append_number(out, b' ', new.value.len() as u64);
         } else {
@@ -253,7 +253,7 @@ impl Executor<'_> {
         facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
         out.extend_from_slice(b"\r\n");
         if returns_value {
-            match lease {
+            match pinned {
                 None => out.extend_from_slice(new.value),
                 Some(value) => replies.append(value),
             }
@@ -271,7 +271,7 @@ impl Executor<'_> {
             if self.is_observed {
                 self.observe_too_large(session, key, "ms", flags.exptime.unwrap_or(0).into());
             }
-            self.shared.engine.delete(key);
+            self.shared.cache.delete(key);
             return out.extend_from_slice(reply::TOO_LARGE);
         }
         if self.is_observed {
@@ -279,14 +279,14 @@ impl Executor<'_> {
         }
         let ending = match flags.mode {
             MetaMode::Append | MetaMode::Prepend => {
-                self.shared.engine.update(key, |present| self.join_step(request, present), show)
+                self.shared.cache.update(key, |present| self.join_step(request, present), show)
             }
             _ if flags.stores_stale() => {
-                self.shared.engine.update(key, |present| self.invalidating_step(request, present), show)
+                self.shared.cache.update(key, |present| self.invalidating_step(request, present), show)
             }
             _ => {
-                let new = self.new_item(request, self.shared.engine.now());
-                self.shared.engine.put(key, &new, |present| self.permits(request, present), show)
+                let new = self.new_item(request, self.shared.cache.now());
+                self.shared.cache.put(key, &new, |present| self.permits(request, present), show)
             }
         };
         let store = match ending {
@@ -295,7 +295,7 @@ impl Executor<'_> {
             Ok(Ending::NotFound) => Store::NotFound,
             Ok(Ending::NotStored | Ending::NotANumber) => Store::NotStored,
             Err(_) => {
-                self.shared.engine.delete(key);
+                self.shared.cache.delete(key);
                 Store::OutOfMemory
             }
         };
@@ -393,9 +393,9 @@ impl Executor<'_> {
             size = Some(item.value.len());
             (delete_step(request, &item), Ending::Done)
         };
-        let Ok(ending) = self.shared.engine.update(request.key, decide, |_| ()) else {
+        let Ok(ending) = self.shared.cache.update(request.key, decide, |_| ()) else {
             self.counters.store_no_memory.bump();
-            self.shared.engine.delete(request.key);
+            self.shared.cache.delete(request.key);
             return out.extend_from_slice(reply::OUT_OF_MEMORY);
         };
         self.count_delete(ending != Ending::NotFound);
@@ -440,7 +440,7 @@ impl Executor<'_> {
         };
         let mut after = None;
         let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.cas), hit.marks));
-        let outcome = self.shared.engine.update(request.key, decide, show);
+        let outcome = self.shared.cache.update(request.key, decide, show);
         let counted = match outcome {
             Ok(Ending::Done) if is_created => Err(CountError::NotFound),
             Ok(Ending::NotFound) => Err(CountError::NotFound),
@@ -473,7 +473,7 @@ impl Executor<'_> {
         if self.is_observed {
             self.observe_lookup(session, key);
         }
-        let lookup = self.shared.engine.peek(key, |hit| {
+        let lookup = self.shared.cache.peek(key, |hit| {
             out.extend_from_slice(b"ME ");
             if hit.marks.has(Marks::ENCODED_KEY) {
                 encode_key(out, key)

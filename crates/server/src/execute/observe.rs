@@ -33,7 +33,7 @@ impl Executor<'_> {
     #[cold]
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
         let mut size = None;
-        let lookup = self.shared.engine.peek(key, |hit| size = Some(hit.value.len()));
+        let lookup = self.shared.cache.peek(key, |hit| size = Some(hit.value.len()));
         self.publish_get(session, key, lookup, size.unwrap_or(0));
         size
     }

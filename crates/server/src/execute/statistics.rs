@@ -110,7 +110,7 @@ impl Executor<'_> {
     }
 
     fn reset_stats(&self) {
-        self.shared.counters.reset(self.shared.engine.usage().sweeps);
+        self.shared.counters.reset(self.shared.cache.usage().sweeps);
         self.shared.prefixes.clear();
     }
 
@@ -164,7 +164,7 @@ impl Executor<'_> {
 
     fn general(&self, report: &mut Report<'_>) {
         let totals = self.shared.counters.totals();
-        let usage = self.shared.engine.usage();
+        let usage = self.shared.cache.usage();
         let sweeps = self.shared.counters.sweeps(&usage.sweeps);
         self.process(report);
         self.connections(&totals, report);
@@ -316,7 +316,7 @@ impl Executor<'_> {
     }
 
     fn items(&self, report: &mut Report<'_>) {
-        let usage = self.shared.engine.usage();
+        let usage = self.shared.cache.usage();
         if usage.items == 0 {
             return;
         }
@@ -367,7 +367,7 @@ impl Executor<'_> {
     fn age(&self) -> u32 {
         let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
         while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
-            cursor = self.shared.engine.scan(from, |hit| {
+            cursor = self.shared.cache.scan(from, |hit| {
                 age = age.max(hit.idle);
                 seen += 1;
             });
@@ -376,7 +376,7 @@ impl Executor<'_> {
     }
 
     fn slabs(&self, report: &mut Report<'_>) {
-        let usage = self.shared.engine.usage();
+        let usage = self.shared.cache.usage();
         if let Some(average) = usage.item_bytes.checked_div(usage.items) {
             let totals = self.shared.counters.totals();
             let mut stat = |name: &str, value: u64| report.stat(format_args!("{CLASS}:{name}"), value);

@@ -77,25 +77,25 @@ impl Executor<'_> {
 
     /// Logs the request, if it may be logged, and the replies added since `before`.
     #[cold]
-    pub fn trace_command(&self, session: &Session, asked: Option<String>, replies: &Replies, before: Extent) {
+    pub fn trace_command(&self, session: &Session, request: Option<String>, replies: &Replies, before: Extent) {
         let log = &self.shared.log;
-        if let Some(asked) = asked {
-            log.write(Level::Connection, format_args!("<{} {asked}", session.id));
+        if let Some(request) = request {
+            log.write(Level::Connection, format_args!("<{} {request}", session.id));
         }
-        let answer = Answered { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
-        if answer.length > 0 {
-            log.write(Level::Connection, format_args!(">{} {answer}", session.id));
+        let reply = LoggedReply { front: &replies.bytes[before.bytes..], length: replies.len() - before.length };
+        if reply.length > 0 {
+            log.write(Level::Connection, format_args!(">{} {reply}", session.id));
         }
     }
 }
 
-struct Answered<'b> {
+struct LoggedReply<'b> {
     front: &'b [u8],
     /// Bytes of the whole reply.
     length: usize,
 }
 
-impl fmt::Display for Answered<'_> {
+impl fmt::Display for LoggedReply<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = match self.front {
             [REPLY_MAGIC, ..] => {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn replies_are_logged_by_first_line_and_length() {
-        let shown = |front: &[u8], elsewhere: usize| Answered { front, length: front.len() + elsewhere }.to_string();
+        let shown = |front: &[u8], pinned: usize| LoggedReply { front, length: front.len() + pinned }.to_string();
         assert_eq!(shown(b"STORED\r\n", 0), "STORED");
         assert_eq!(shown(b"43\r\n", 0), "a number");
         assert_eq!(shown(b"VALUE a 0 6\r\nsecret\r\nEND\r\n", 0), "VALUE a 0 6 (26 bytes in all)");

@@ -50,7 +50,7 @@ pub(super) struct Input {
     storage: Vec<u8>,
     start: usize,
     end: usize,
-    /// A value that is received into memory of the engine. All input belongs to it until it is
+    /// A value that is received into memory of the cache. All input belongs to it until it is
     /// complete.
     reserved: Option<Box<ReservedValue>>,
 }
@@ -127,7 +127,7 @@ impl Input {
         Ok((count, count == most))
     }
 
-    /// Receives a value into memory of the engine from now on. The unread bytes belong to it as far
+    /// Receives a value into memory of the cache from now on. The unread bytes belong to it as far
     /// as it goes.
     pub(super) fn expect(&mut self, mut reserved: Box<ReservedValue>) {
         let count = reserved.take(self.unread());
@@ -145,7 +145,7 @@ impl Input {
         self.reserved.as_ref().map_or(0, |reserved| reserved.missing())
     }
 
-    /// Whether it pins memory of the engine for a value.
+    /// Whether it pins memory of the cache for a value.
     pub(super) fn pins_memory(&self) -> bool {
         self.reserved.is_some()
     }

@@ -4,7 +4,7 @@
 //! requests that have arrived, and sends the replies ([`Connection::on_ready`]). If the socket
 //! takes no more, nothing is received or executed until all output has been sent. So a client that
 //! does not read delays only itself, and makes the server hold no more than one full output buffer
-//! and the large values in it, whose memory the engine bounds. A client that has closed its side
+//! and the large values in it, whose memory the cache bounds. A client that has closed its side
 //! receives all replies before the connection is closed.
 //!
 //! [`requests`] turns bytes into replies.
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     /// Whether the backend has not sent all of the output yet.
     is_sending: bool,
     pending: Pending,
-    /// Whether the engine had no memory to receive the value of the current store into. Then it is
+    /// Whether the cache had no memory to receive the value of the current store into. Then it is
     /// not asked again for each piece of the value.
     reservation_failed: bool,
     progress_check: ProgressCheck,

@@ -4,7 +4,7 @@
 //! Received records are decrypted at once, except the last one, which may be incomplete. Output is
 //! encrypted one [piece](PIECE) at a time. The next piece is encrypted when this one has been sent
 //! and other connections have been served. Until then it stays with the connection, and large
-//! values stay in memory of the engine. So the server encrypts at most one piece that a client has
+//! values stay in memory of the cache. So the server encrypts at most one piece that a client has
 //! not read, however many replies the client has asked for.
 //!
 //! If a client violates TLS, or no parameters can be agreed on, the server sends an alert and then

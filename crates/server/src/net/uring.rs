@@ -54,7 +54,7 @@ const MAX_SEND: usize = 1 << 30;
 
 /// The largest piece sent by one operation if it has pinned values. It is small, so that a client's
 /// progress shows even where the kernel does not report it (Unix sockets).
-const MAX_LENT_SEND: usize = 1 << 20;
+const MAX_PINNED_SEND: usize = 1 << 20;
 
 /// The kind of an operation, in the lowest bits of its user data. The connection's number is above.
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -402,7 +402,7 @@ impl Uring {
                 opcode::Send::new(socket, unsent.as_ptr(), length).flags(flags).build()
             }
             None => {
-                let header = line.message.get_or_insert_default().describe(&line.sending, MAX_LENT_SEND);
+                let header = line.message.get_or_insert_default().describe(&line.sending, MAX_PINNED_SEND);
                 opcode::SendMsg::new(socket, header).flags(flags as u32).build()
             }
         };

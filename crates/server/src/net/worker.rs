@@ -344,7 +344,7 @@ impl<B: Backend> Worker<B> {
         let found =
             keys.iter_mut().zip(arrived.filter_map(memcache::peek_key)).map(|(place, key)| *place = key).count();
         if found > 1 {
-            self.shared.engine.prefetch(&keys[..found]);
+            self.shared.cache.prefetch(&keys[..found]);
         }
         self.queue.len().clamp(1, MAX_BATCH_KEYS)
     }

@@ -178,12 +178,12 @@ impl Panel {
         self.note_size();
         let mut survey = self.survey();
         if survey.is_in_progress() {
-            survey.go_on(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));
+            survey.go_on(|stats, cursor| self.shared.cache.sample_buckets(stats, cursor));
         }
     }
 
     fn note_size(&self) {
-        let Usage { items, buckets, is_resizing, .. } = self.shared.engine.usage();
+        let Usage { items, buckets, is_resizing, .. } = self.shared.cache.usage();
         let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
         self.history.lock().unwrap_or_else(PoisonError::into_inner).note(moment);
     }
@@ -206,7 +206,7 @@ impl Panel {
     /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = self.survey();
-        survey.refresh(|stats, cursor| self.shared.engine.sample_buckets(stats, cursor));
+        survey.refresh(|stats, cursor| self.shared.cache.sample_buckets(stats, cursor));
         survey.result()
     }
 

@@ -177,12 +177,12 @@ impl Registry {
         totals
     }
 
-    /// The part of the engine's `sweeps` since the last reset.
+    /// The part of the cache's `sweeps` since the last reset.
     pub fn sweeps(&self, sweeps: &SweepStats) -> SweepStats {
         sweeps.since(&self.baseline().sweeps)
     }
 
-    /// Resets the sums to zero. `sweeps` are the engine's at this moment.
+    /// Resets the sums to zero. `sweeps` are the cache's at this moment.
     pub fn reset(&self, sweeps: SweepStats) {
         *self.baseline() = Baseline { totals: self.since_start(), sweeps };
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file  = header (frame | flush)* end
-//! header = magic (8 bytes) | version u32 | occasion u32 | the engine's second u32 | Unix second u64
+//! header = magic (8 bytes) | version u32 | occasion u32 | the cache's second u32 | Unix second u64
 //!          | boot (16 bytes) | seconds since boot u64 | CRC-32 of all that u32
 //! frame = length u32, neither 0 nor FLUSH | CRC-32 of the payload u32 | payload: items
 //! flush = FLUSH u32: everything before this was flushed meanwhile
@@ -10,7 +10,7 @@
 //! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
 //! ```
 //!
-//! Expiry and flush are seconds of the engine's clock. The header has the time at which the file
+//! Expiry and flush are seconds of the cache's clock. The header has the time at which the file
 //! was written, by that clock and by the system's: from them the reader computes remaining times to
 //! live.
 //!
@@ -41,7 +41,7 @@ pub(crate) enum Occasion {
 /// The result of reading.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Summary {
-    /// Items in the engine after reading.
+    /// Items in the cache after reading.
     pub(super) items: u64,
     /// Items that have expired, were flushed, are larger than the limit allows now, or found no
     /// room.
@@ -90,31 +90,31 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes all items of `engine`, and returns their number. `moment` is the current time.
-pub(super) fn write(out: &mut impl Write, engine: &Cache, occasion: Occasion, moment: &Moment) -> io::Result<u64> {
-    let sequence = engine.sequence();
-    out.write_all(&header(occasion, engine.now(), moment))?;
+/// Writes all items of `cache`, and returns their number. `moment` is the current time.
+pub(super) fn write(out: &mut impl Write, cache: &Cache, occasion: Occasion, moment: &Moment) -> io::Result<u64> {
+    let sequence = cache.sequence();
+    out.write_all(&header(occasion, cache.now(), moment))?;
 
     let mut writer = Writer { out, payload: Vec::new(), items: 0, flushed: sequence.flushed };
     let (mut large, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
-        cursor = engine.scan(from, |hit| match hit.value.len() {
+        cursor = cache.scan(from, |hit| match hit.value.len() {
             ..FRAME => writer.add(&hit),
             // Large items are written one at a time, because those of one scan may be too large
             // together.
             _ => large.push(hit.key.to_vec()),
         });
         for key in large.drain(..) {
-            engine.peek(&key, |hit| writer.add(&hit));
+            cache.peek(&key, |hit| writer.add(&hit));
             writer.write_full_frame()?;
         }
         writer.write_full_frame()?;
-        writer.follow(engine.sequence())?;
+        writer.follow(cache.sequence())?;
     }
     if !writer.payload.is_empty() {
         writer.write_frame()?;
     }
-    let sequence = engine.sequence();
+    let sequence = cache.sequence();
     writer.follow(sequence)?;
     writer.end(sequence.pending_flush)
 }
@@ -202,7 +202,7 @@ impl<W: Write> Writer<'_, W> {
 /// A header that was read.
 struct Header {
     is_outdated: bool,
-    /// When the file was written, by the clock of the engine that wrote it and by the system's.
+    /// When the file was written, by the clock of the cache that wrote it and by the system's.
     now: u32,
     moment: Moment,
 }
@@ -231,7 +231,7 @@ impl Header {
     }
 }
 
-/// Converts seconds of the clock of the engine that wrote a file to the reader's clock: a second in
+/// Converts seconds of the clock of the cache that wrote a file to the reader's clock: a second in
 /// the writer's future is as far in the reader's future, less the time that has passed in between.
 struct Shift {
     seconds: i64,
@@ -248,12 +248,12 @@ impl Shift {
     }
 }
 
-/// Reads a file of `length` bytes into `engine`, which is empty. If the file is refused, the engine
+/// Reads a file of `length` bytes into `cache`, which is empty. If the file is refused, the cache
 /// may have some of its items. `moment` is the current time.
 pub(super) fn read(
     source: impl Read,
     length: u64,
-    engine: &Cache,
+    cache: &Cache,
     accepts_outdated: bool,
     moment: &Moment,
 ) -> Result<Summary, Refusal> {
@@ -263,13 +263,13 @@ pub(super) fn read(
         return Err(Refusal::Outdated);
     }
     let passed = header.moment.until(moment);
-    let shift = Shift { seconds: i64::from(engine.now()) - i64::from(header.now) - i64::from(passed) };
+    let shift = Shift { seconds: i64::from(cache.now()) - i64::from(header.now) - i64::from(passed) };
     let (mut summary, mut since_flush) = (Summary { items: 0, left_out: 0 }, 0);
     loop {
         match Fields(&source.bytes(4)?).u32()? {
             0 => break,
             FLUSH => {
-                summary.flush(engine);
+                summary.flush(cache);
                 since_flush = 0;
             }
             length => {
@@ -278,7 +278,7 @@ pub(super) fn read(
                 while !fields.0.is_empty() {
                     let is_in = fields.item(|key, new| {
                         let new = New { expiry: shift.of_expiry(new.expiry), ..new };
-                        put(engine, key, &new)
+                        put(cache, key, &new)
                     })?;
                     *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
                     since_flush += 1;
@@ -297,8 +297,8 @@ pub(super) fn read(
     }
     if flush != 0 {
         match shift.of(flush) {
-            second if second <= engine.now() => summary.flush(engine),
-            second => engine.flush_at(second),
+            second if second <= cache.now() => summary.flush(cache),
+            second => cache.flush_at(second),
         }
     }
     Ok(summary)
@@ -306,18 +306,18 @@ pub(super) fn read(
 
 impl Summary {
     /// Flushes the items read so far.
-    fn flush(&mut self, engine: &Cache) {
-        engine.flush(0);
+    fn flush(&mut self, cache: &Cache) {
+        cache.flush(0);
         self.left_out += std::mem::take(&mut self.items);
     }
 }
 
 /// Stores an item. Returns false if it has expired, or if there is no room for it.
-fn put(engine: &Cache, key: &[u8], new: &New<'_>) -> bool {
+fn put(cache: &Cache, key: &[u8], new: &New<'_>) -> bool {
     let Value::Whole(value) = new.value else { return false };
-    !new.expiry.has_passed(engine.now())
-        && key.len() + value.len() <= engine.max_item()
-        && engine.put(key, new, |_| (true, ()), |_| ()).is_ok()
+    !new.expiry.has_passed(cache.now())
+        && key.len() + value.len() <= cache.max_item()
+        && cache.put(key, new, |_| (true, ()), |_| ()).is_ok()
 }
 
 /// A file of known length.

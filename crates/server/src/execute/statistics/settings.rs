@@ -25,7 +25,7 @@ impl Executor<'_> {
         let shared = self.shared;
         let options = &shared.options;
         stats! { report,
-            maxbytes: shared.engine.usage().limit,
+            maxbytes: shared.cache.usage().limit,
             maxconns: shared.connection_limit.limit(),
             tcpport: shared.port,
             udpport: options.udp_port().unwrap_or(0),

@@ -62,18 +62,18 @@ fn output_continues_where_it_was_blocked() {
 /// size.
 #[test]
 fn output_sends_pinned_values_in_pieces() {
-    let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+    let cache = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let value = |letter| vec![letter; LARGE_VALUE + usize::from(letter)];
     for letter in [b'a', b'b'] {
         let content = Content { flags: 0, exptime: 0, value: &value(letter) };
-        assert_eq!(engine.store(Mode::Set, &[letter], content), Store::Stored);
+        assert_eq!(cache.store(Mode::Set, &[letter], content), Store::Stored);
     }
     let whole = [b"first", &*value(b'a'), b"between", &value(b'b')].concat();
     for step in (1..8).chain([100, LARGE_VALUE, whole.len() - 1, whole.len()]) {
         let mut output = Output::default();
         for (text, key) in [("first", b"a"), ("between", b"b")] {
             output.bytes().extend_from_slice(text.as_bytes());
-            engine.get(key, |hit| output.replies().append(hit.pin().unwrap()));
+            cache.get(key, |hit| output.replies().append(hit.pin().unwrap()));
         }
         assert_eq!(output.len(), whole.len());
         let mut sent = Vec::new();
@@ -84,20 +84,20 @@ fn output_sends_pinned_values_in_pieces() {
             sent.extend(left);
         }
         assert!(sent == whole, "in steps of {step}");
-        assert_eq!((output.len(), engine.usage().pinned_bytes), (0, 0));
+        assert_eq!((output.len(), cache.usage().pinned_bytes), (0, 0));
     }
 }
 
 /// Input is received in any pieces. It fills the value first.
 #[test]
 fn input_fills_the_expected_value_first() {
-    let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+    let cache = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let shape = ItemShape { key_len: 1, value_len: 100_000, has_flags: false, has_cas: false };
     let bytes: Vec<u8> = (0..100_100_u32).map(|i| (i % 251) as u8).collect();
     for by_reading in [true, false] {
         let (mut input, mut other) = (Input::default(), Input::default());
         input.append(&bytes[..10]);
-        input.expect(Box::new(engine.reserve(&shape).unwrap()));
+        input.expect(Box::new(cache.reserve(&shape).unwrap()));
         assert!(input.is_empty() && input.is_expecting() && input.unread().is_empty());
         input.pass_expectation(&mut other);
         assert!(!input.is_expecting() && other.is_expecting());
@@ -123,12 +123,12 @@ fn input_fills_the_expected_value_first() {
 #[test]
 fn a_turn_reads_a_bounded_part_of_a_value() {
     const LENGTH: usize = 2 * MAX_VALUE_READ + 1;
-    let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+    let cache = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let shape = ItemShape { key_len: 1, value_len: LENGTH, has_flags: false, has_cas: false };
     let bytes: Vec<u8> = (0..LENGTH as u32 + 100).map(|i| (i % 251) as u8).collect();
     let mut source = &bytes[..];
     let mut input = Input::default();
-    input.expect(Box::new(engine.reserve(&shape).unwrap()));
+    input.expect(Box::new(cache.reserve(&shape).unwrap()));
     for expected in [(MAX_VALUE_READ, true), (MAX_VALUE_READ, true), (101, false)] {
         assert_eq!(input.fill_from(&mut source).unwrap(), expected);
     }

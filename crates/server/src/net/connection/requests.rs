@@ -4,7 +4,7 @@
 //! [`Executor`] executes it and appends the reply to the output. The result is an [`Action`], which
 //! [`Connection::apply`] carries out. Two kinds of requests take more than one step, and are
 //! [`Pending`] meanwhile: a fetch or dump whose replies fill the output, and a store whose large
-//! value is received directly into memory of the engine.
+//! value is received directly into memory of the cache.
 
 use super::step::{Action, Executed, Pending, binary_step, first_step, login_step, text_step};
 use super::{Codec, Connection, Ending, OUTPUT_LIMIT, Phase};
@@ -149,7 +149,7 @@ impl Connection {
         }
     }
 
-    /// If the input ends within a large value, reserves memory in which the engine will keep it, so
+    /// If the input ends within a large value, reserves memory in which the cache will keep it, so
     /// that the rest is received directly into that memory.
     #[cold]
     fn reserve_value(&mut self, executor: &Executor<'_>) {
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Executes the store that began with `front` and whose value was received into memory of the
-    /// engine. None if bytes are missing.
+    /// cache. None if bytes are missing.
     fn finish_store(&mut self, executor: &Executor<'_>, front: &[u8]) -> Option<Executed> {
         let end = if matches!(self.codec, Codec::Text(_)) { TEXT_END } else { 0 };
         let reserved = self.input.take_reserved(end)?;

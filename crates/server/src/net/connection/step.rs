@@ -20,7 +20,7 @@ pub(super) enum Pending {
     },
     /// A dump whose lines have filled the output.
     Dump(Box<Dump>),
-    /// A store whose value is received into memory of the engine: what came before the value.
+    /// A store whose value is received into memory of the cache: what came before the value.
     Store(Box<[u8]>),
 }
 

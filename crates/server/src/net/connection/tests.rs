@@ -17,7 +17,7 @@ use std::os::unix::net::UnixStream;
 #[test]
 fn a_client_that_pins_memory_must_transfer_bytes() {
     const LENGTH: usize = 1_000_000;
-    let engine = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
+    let cache = Cache::new(Arc::new(Clock::new(1)), 8 << 20, 1 << 20).unwrap();
     let mut backend = Epoll::new(Arc::new(CachePadded::new(Counters::default()))).unwrap();
     let (ours, mut peer) = UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -31,9 +31,9 @@ fn a_client_that_pins_memory_must_transfer_bytes() {
 
     // More than the socket takes at a time.
     let content = Content { flags: 0, exptime: 0, value: &[b'v'; LENGTH] };
-    assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);
+    assert_eq!(cache.store(Mode::Set, b"k", content), Store::Stored);
     connection.output.bytes().extend_from_slice(b"VALUE");
-    engine.get(b"k", |hit| connection.output.replies().append(hit.pin().unwrap()));
+    cache.get(b"k", |hit| connection.output.replies().append(hit.pin().unwrap()));
     assert!(!connection.send(&mut backend, &mut pool).unwrap());
     assert_eq!([600, 660, 661].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
     let (_, taken) = backend.moved(key);
@@ -47,7 +47,7 @@ fn a_client_that_pins_memory_must_transfer_bytes() {
     assert_eq!([800, 900].map(|now| connection.is_too_slow(&backend, now)), [false, false], "all is sent");
 
     let shape = ItemShape { key_len: 1, value_len: LENGTH, has_flags: false, has_cas: false };
-    connection.input.expect(Box::new(engine.reserve(&shape).unwrap()));
+    connection.input.expect(Box::new(cache.reserve(&shape).unwrap()));
     assert_eq!([901, 961, 962].map(|now| connection.is_too_slow(&backend, now)), [false, false, true]);
     peer.write_all(&[b'v'; 2 * MIN_BYTES as usize]).unwrap();
     let mut events = Vec::new();

@@ -221,15 +221,15 @@ fn bytes_survive_any_size_of_pieces() {
 #[test]
 fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
     const LENGTH: usize = 3 * PIECE;
-    let engine = Cache::new(Arc::new(Clock::new(1)), 16 << 20, 1 << 20).unwrap();
+    let cache = Cache::new(Arc::new(Clock::new(1)), 16 << 20, 1 << 20).unwrap();
     let value: Vec<u8> = (0..LENGTH).map(|i| (i % 251) as u8).collect();
     let content = Content { flags: 0, exptime: 0, value: &value };
-    assert_eq!(engine.store(Mode::Set, b"k", content), Store::Stored);
+    assert_eq!(cache.store(Mode::Set, b"k", content), Store::Stored);
     let terms = Terms::new("");
     let ask = || {
         let mut scene = Scene::open(&terms);
         scene.output.bytes().extend_from_slice(b"VALUE");
-        engine.get(b"k", |hit| scene.output.replies().append(hit.pin().unwrap()));
+        cache.get(b"k", |hit| scene.output.replies().append(hit.pin().unwrap()));
         scene
     };
     let mut scene = ask();
@@ -250,7 +250,7 @@ fn no_more_than_a_piece_is_encrypted_ahead_of_a_client() {
         scene.deliver();
     }
     assert!(scene.got == [b"VALUE", &*value].concat());
-    assert_eq!((scene.server.held(0).1, engine.usage().pinned_bytes), (0, 0));
+    assert_eq!((scene.server.held(0).1, cache.usage().pinned_bytes), (0, 0));
 
     let mut scene = ask();
     assert!(!scene.send().unwrap());

@@ -117,7 +117,7 @@ fn connections(panel: &Panel, text: &mut Text) {
 }
 
 fn memory(panel: &Panel, text: &mut Text) {
-    let usage = panel.shared.engine.usage();
+    let usage = panel.shared.cache.usage();
     text.gauge("items", "Items stored.", usage.items);
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "Limit on the memory of items and table.", usage.limit);
@@ -162,7 +162,7 @@ fn memory(panel: &Panel, text: &mut Text) {
 /// Examines only a few buckets. Metrics that need all buckets are as old as the last survey.
 fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
-    panel.shared.engine.sample_buckets(&mut now, 0);
+    panel.shared.cache.sample_buckets(&mut now, 0);
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);

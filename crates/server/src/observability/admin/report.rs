@@ -69,7 +69,7 @@ impl Survey {
 /// All statistics as JSON. Counters are sums since the start.
 pub(super) fn json(panel: &Panel) -> Value {
     let shared = &panel.shared;
-    let usage = shared.engine.usage();
+    let usage = shared.cache.usage();
     let totals = shared.counters.since_start();
     let counters: serde_json::Map<String, Value> =
         totals.each().map(|(name, _, value)| (name.into(), value.into())).collect();

@@ -8,40 +8,40 @@ use std::sync::Arc;
 
 const NOW: u32 = 1_800_000_000;
 
-fn engine(clock: &Arc<Clock>) -> Cache {
+fn cache(clock: &Arc<Clock>) -> Cache {
     Cache::new(Arc::clone(clock), 16 << 20, 1 << 20).unwrap().with_random_cas()
 }
 
-fn set(engine: &Cache, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
-    assert_eq!(engine.store(Mode::Set, key, Content { flags, exptime, value }), Store::Stored);
+fn set(cache: &Cache, key: &[u8], flags: u32, exptime: i32, value: &[u8]) {
+    assert_eq!(cache.store(Mode::Set, key, Content { flags, exptime, value }), Store::Stored);
 }
 
 /// A few items of all sorts.
 fn varied(clock: &Arc<Clock>) -> Cache {
-    let engine = engine(clock);
-    set(&engine, b"plain", 0, 0, b"value");
-    set(&engine, b"empty", 7, 0, b"");
-    set(&engine, b"flags and expiry", u32::MAX, 100, b"x");
-    set(&engine, &[b'k'; MAX_KEY], 0, 0, b"the longest key");
+    let cache = cache(clock);
+    set(&cache, b"plain", 0, 0, b"value");
+    set(&cache, b"empty", 7, 0, b"");
+    set(&cache, b"flags and expiry", u32::MAX, 100, b"x");
+    set(&cache, &[b'k'; MAX_KEY], 0, 0, b"the longest key");
     let given =
         New { cas: Some(u64::MAX), marks: Marks::STALE | Marks::ENCODED_KEY, ..New::plain(3, Value::Whole(b"v")) };
-    engine.put(b"\0given\xff", &given, |_| (true, ()), |_| ()).unwrap();
-    engine
+    cache.put(b"\0given\xff", &given, |_| (true, ()), |_| ()).unwrap();
+    cache
 }
 
 /// The current moment, if the system's clock is right.
-fn moment(engine: &Cache) -> Moment {
-    Moment { wall: engine.now().into(), boot: None }
+fn moment(cache: &Cache) -> Moment {
+    Moment { wall: cache.now().into(), boot: None }
 }
 
-fn snapshot(engine: &Cache) -> Vec<u8> {
-    snapshot_at(engine, &moment(engine))
+fn snapshot(cache: &Cache) -> Vec<u8> {
+    snapshot_at(cache, &moment(cache))
 }
 
-fn snapshot_at(engine: &Cache, moment: &Moment) -> Vec<u8> {
+fn snapshot_at(cache: &Cache, moment: &Moment) -> Vec<u8> {
     let mut file = Vec::new();
-    let items = write(&mut file, engine, Occasion::End, moment).unwrap();
-    assert_eq!(items, contents(engine).len() as u64);
+    let items = write(&mut file, cache, Occasion::End, moment).unwrap();
+    assert_eq!(items, contents(cache).len() as u64);
     file
 }
 
@@ -51,27 +51,27 @@ fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Cache, Summary), Refusal
 }
 
 fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Cache, Summary), Refusal> {
-    let engine = engine(clock);
-    let summary = read(file, file.len() as u64, &engine, false, moment)?;
-    Ok((engine, summary))
+    let cache = cache(clock);
+    let summary = read(file, file.len() as u64, &cache, false, moment)?;
+    Ok((cache, summary))
 }
 
 /// All that outlives a restart, by key.
 type Contents = BTreeMap<Vec<u8>, (u32, Expiry, Marks, Vec<u8>)>;
 
-fn contents(engine: &Cache) -> Contents {
+fn contents(cache: &Cache) -> Contents {
     let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
     while let Some(from) = cursor {
-        cursor = engine.scan(from, |hit| {
+        cursor = cache.scan(from, |hit| {
             all.insert(hit.key.to_vec(), (hit.flags, hit.expiry, hit.marks, hit.value.to_vec()));
         });
     }
     all
 }
 
-fn cas(engine: &Cache, key: &[u8]) -> u64 {
+fn cas(cache: &Cache, key: &[u8]) -> u64 {
     let mut cas = 0;
-    engine.peek(key, |hit| cas = hit.cas);
+    cache.peek(key, |hit| cas = hit.cas);
     cas
 }
 
@@ -84,14 +84,14 @@ fn items_are_restored_unchanged() {
     assert_eq!(summary, Summary { items: 5, left_out: 0 });
     assert_eq!(cas(&after, b"\0given\xff"), u64::MAX);
     // Both begin at random numbers of 31 bits.
-    let [old, new] = [&before, &after].map(|engine| cas(engine, b"plain"));
+    let [old, new] = [&before, &after].map(|cache| cas(cache, b"plain"));
     assert!(old.abs_diff(new) > 1_000, "no client knows it from before: {old}, {new}");
 }
 
 #[test]
 fn many_frames_and_large_values() {
     let clock = Arc::new(Clock::new(NOW));
-    let before = engine(&clock);
+    let before = cache(&clock);
     (0..3_000).for_each(|n: u32| set(&before, format!("key {n}").as_bytes(), n, 0, &vec![n as u8; n as usize % 300]));
     set(&before, b"large", 0, 0, &vec![b'x'; 1 << 19]);
     let file = snapshot(&before);
@@ -127,7 +127,7 @@ fn no_changed_byte_goes_unnoticed() {
 #[test]
 fn other_versions_are_refused_by_number() {
     let clock = Arc::new(Clock::new(NOW));
-    let mut file = snapshot(&engine(&clock));
+    let mut file = snapshot(&cache(&clock));
     file[8] = 9;
     let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
     assert_eq!(refusal.to_string(), "it has version 9 of the format, not 3");
@@ -200,7 +200,7 @@ fn a_snapshot_written_on_request_is_refused_unless_accepted() {
     let (mut file, now) = (Vec::new(), moment(&before));
     write(&mut file, &before, Occasion::Request, &now).unwrap();
     assert!(matches!(restored(&file, &clock), Err(Refusal::Outdated)));
-    let after = engine(&clock);
+    let after = cache(&clock);
     assert_eq!(read(file.as_slice(), file.len() as u64, &after, true, &now).unwrap().items, 5);
 }
 
@@ -212,10 +212,10 @@ fn a_flush_after_thousands_of_restarts_drops_only_earlier_items() {
     for _ in 0..4_200 {
         file = snapshot(&restored(&file, &clock).unwrap().0);
     }
-    let (engine, _) = restored(&file, &clock).unwrap();
-    engine.flush(0);
-    set(&engine, b"later", 0, 0, b"x");
-    assert_eq!(contents(&engine).into_keys().collect::<Vec<_>>(), [b"later"]);
+    let (cache, _) = restored(&file, &clock).unwrap();
+    cache.flush(0);
+    set(&cache, b"later", 0, 0, b"x");
+    assert_eq!(contents(&cache).into_keys().collect::<Vec<_>>(), [b"later"]);
 }
 
 /// The second of the flush is beyond the signed 32-bit times of the protocol.
@@ -232,7 +232,7 @@ fn a_pending_flush_after_2038_is_restored() {
     assert_eq!(contents(&after).len(), 0);
 }
 
-/// A sink for a snapshot, which runs a function on the engine before one of the calls.
+/// A sink for a snapshot, which runs a function on the cache before one of the calls.
 struct Meddler<F> {
     file: Vec<u8>,
     calls: usize,
@@ -259,7 +259,7 @@ impl<F: FnMut()> Write for Meddler<F> {
 fn items_flushed_during_a_write_are_not_restored() {
     let written = |at, exptime| {
         let clock = Arc::new(Clock::new(NOW));
-        let before = engine(&clock);
+        let before = cache(&clock);
         (0..2_000).for_each(|n: u32| set(&before, &n.to_le_bytes(), 0, 0, &[0; 200]));
         set(&before, b"large", 0, 0, &vec![0; 2 * FRAME]);
         let meddle = || {
@@ -274,7 +274,7 @@ fn items_flushed_during_a_write_are_not_restored() {
     };
     let (all, calls, ..) = written(usize::MAX, 0);
     assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
-    // The last three calls write the end. The number of calls differs between engines, because each
+    // The last three calls write the end. The number of calls differs between caches, because each
     // hashes differently.
     let is_before_end = |at, calls| at + 3 < calls;
     for at in 0..calls {
@@ -292,7 +292,7 @@ fn items_flushed_during_a_write_are_not_restored() {
 #[test]
 fn items_without_room_are_left_out() {
     let clock = Arc::new(Clock::new(NOW));
-    let before = engine(&clock);
+    let before = cache(&clock);
     set(&before, b"small", 0, 0, b"x");
     set(&before, b"large", 0, 0, &[0; 5_000]);
     let file = snapshot(&before);

@@ -94,7 +94,7 @@ impl Cache for Policy<'_> {
 /// 8 bytes; the rest of its size is the value.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
-    engine: relativist_cache::Cache,
+    cache: relativist_cache::Cache,
     value: Vec<u8>,
 }
 
@@ -102,21 +102,21 @@ impl<'t> Whole<'t> {
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Result<Self> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let clock = Arc::new(Clock::new(1_700_000_000));
-        let engine = relativist_cache::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
+        let cache = relativist_cache::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
             .map_err(|_| anyhow!("{capacity} bytes are too few for the cache"))?;
-        Ok(Self { sizes, engine, value: vec![0; usize::try_from(largest)?] })
+        Ok(Self { sizes, cache, value: vec![0; usize::try_from(largest)?] })
     }
 }
 
 impl Cache for Whole<'_> {
     fn request(&mut self, object: u32) -> bool {
         let key = u64::from(object).to_be_bytes();
-        if self.engine.get(&key, |_| ()) == Lookup::Hit {
+        if self.cache.get(&key, |_| ()) == Lookup::Hit {
             return true;
         }
         let length = (self.sizes[object as usize] as usize).saturating_sub(key.len());
         let content = Content { flags: 0, exptime: 0, value: &self.value[..length] };
-        let stored = self.engine.store(Mode::Set, &key, content);
+        let stored = self.cache.store(Mode::Set, &key, content);
         debug_assert!(matches!(stored, Store::Stored | Store::OutOfMemory), "a set of what was absent");
         false
     }

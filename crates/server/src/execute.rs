@@ -204,18 +204,18 @@ impl<'s> Executor<'s> {
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
                 let content = relativist_cache::Content { flags, exptime, value };
-                answer(out, noreply, self.store(session, verb, key, content));
+                append_reply(out, noreply, self.store(session, verb, key, content));
             }
             Command::Arithmetic { key, op, delta, noreply } => {
                 classic::append_count(self.count(session, key, op, delta), noreply, out);
             }
-            Command::Delete { key, noreply } => answer(out, noreply, self.delete(session, key)),
-            Command::Touch { key, exptime, noreply } => answer(out, noreply, self.touch(session, key, exptime)),
-            Command::FlushAll { exptime, noreply } => answer(out, noreply, self.flush(exptime)),
+            Command::Delete { key, noreply } => append_reply(out, noreply, self.delete(session, key)),
+            Command::Touch { key, exptime, noreply } => append_reply(out, noreply, self.touch(session, key, exptime)),
+            Command::FlushAll { exptime, noreply } => append_reply(out, noreply, self.flush(exptime)),
             Command::Version => reply::version(out, PROTOCOL_VERSION),
             Command::Verbosity { level, noreply } => {
                 self.shared.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
-                answer(out, noreply, reply::OK);
+                append_reply(out, noreply, reply::OK);
             }
             Command::Stats { args } => return self.stats(args, out),
             Command::Quit => return Outcome::Quit,
@@ -255,7 +255,7 @@ impl<'s> Executor<'s> {
             RequestError::InvalidExptime if line.starts_with(b"flush_all") => {
                 self.counters.cmd_flush.bump();
                 if self.shared.options.disable_flush_all {
-                    return answer(out, rejection.noreply, classic::FLUSH_NOT_ALLOWED);
+                    return append_reply(out, rejection.noreply, classic::FLUSH_NOT_ALLOWED);
                 }
             }
             _ => (),
@@ -318,7 +318,8 @@ impl<'s> Executor<'s> {
     }
 }
 
-fn answer(out: &mut Vec<u8>, noreply: bool, reply: &[u8]) {
+/// Appends the reply, unless the client has sent `noreply`.
+fn append_reply(out: &mut Vec<u8>, noreply: bool, reply: &[u8]) {
     if !noreply {
         out.extend_from_slice(reply);
     }

@@ -15,9 +15,9 @@
 //!
 //! let mut client = TcpStream::connect(address)?;
 //! client.write_all(b"set greeting 0 0 5\r\nhello\r\nget greeting\r\nquit\r\n")?;
-//! let mut answers = String::new();
-//! client.read_to_string(&mut answers)?;
-//! assert_eq!(answers, "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n");
+//! let mut replies = String::new();
+//! client.read_to_string(&mut replies)?;
+//! assert_eq!(replies, "STORED\r\nVALUE greeting 0 5\r\nhello\r\nEND\r\n");
 //!
 //! stopper.stop();
 //! running.join().unwrap()?;

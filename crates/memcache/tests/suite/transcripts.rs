@@ -82,10 +82,10 @@ fn rejection_reply(event: &Event) -> Option<&'static [u8]> {
     }
 }
 
-/// Asserts that the answer contains the replies in this order. Replies to accepted commands may be
-/// in between.
-fn assert_in_order(replies: &[&[u8]], answered: &[u8], sent: &[u8]) {
-    let mut rest = answered;
+/// Asserts that memcached's `output` contains the `replies` in this order. Replies to accepted
+/// commands may be in between.
+fn assert_in_order(replies: &[&[u8]], output: &[u8], sent: &[u8]) {
+    let mut rest = output;
     for reply in replies.iter().filter(|reply| !reply.is_empty()) {
         let at = rest.windows(reply.len()).position(|window| window == *reply);
         let at = at.unwrap_or_else(|| panic!("no {:?} in reply to {}", reply.escape_ascii(), sent.escape_ascii()));

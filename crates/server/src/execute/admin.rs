@@ -2,7 +2,7 @@
 
 use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
-use super::{Dump, Executor, Outcome, Session, Transport, answer};
+use super::{Dump, Executor, Outcome, Session, Transport, append_reply};
 use crate::observability::log;
 use relativist_memcache::{Admin, Words, number, reply};
 
@@ -72,7 +72,7 @@ impl Executor<'_> {
                 reply::OK
             }
         };
-        answer(out, noreply, reply);
+        append_reply(out, noreply, reply);
         Outcome::Done
     }
 

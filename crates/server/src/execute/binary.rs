@@ -289,7 +289,7 @@ impl Executor<'_> {
         match (words.next(), words.next()) {
             (Some(name @ (b"conns" | b"table")), _) => return self.long_report(name, Some(request.header), out),
             (Some(b"detail"), Some(b"dump")) if !self.shared.options.disable_dumping => {
-                return self.dump(Box::new(Dump::prefixes().answering(Some(request.header))), out);
+                return self.dump(Box::new(Dump::prefixes().replying_to(Some(request.header))), out);
             }
             _ => (),
         }

@@ -1,7 +1,7 @@
 //! The classic commands.
 
 use super::observe::Stored;
-use super::{Executor, Outcome, Replies, Session, answer};
+use super::{Executor, Outcome, Replies, Session, append_reply};
 use crate::observability::latency::Kind;
 use crate::observability::stats::Counter;
 use relativist_cache::{
@@ -192,7 +192,7 @@ impl Executor<'_> {
         }
         let store = match verb {
             // With `-C` no item has a CAS value.
-            StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_uniques(key),
+            StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_cas(key),
             _ => match self.reserved {
                 None => self.shared.cache.store(mode(verb), key, content),
                 Some(value) => self.shared.cache.store_reserved(mode(verb), key, content.flags, content.exptime, value),
@@ -224,7 +224,7 @@ impl Executor<'_> {
         reply::TOO_LARGE
     }
 
-    fn compare_without_uniques(&self, key: &[u8]) -> Store {
+    fn compare_without_cas(&self, key: &[u8]) -> Store {
         match self.shared.cache.peek(key, |_| ()) {
             Lookup::Hit => Store::Exists,
             _ => Store::NotFound,
@@ -323,9 +323,9 @@ pub(super) fn append_count(count: Result<u64, CountError>, noreply: bool, out: &
     match count {
         Ok(number) if !noreply => reply::number(out, number),
         Ok(_) => (),
-        Err(CountError::NotFound) => answer(out, noreply, reply::NOT_FOUND),
-        Err(CountError::NotANumber) => answer(out, noreply, reply::NON_NUMERIC),
-        Err(CountError::OutOfMemory) => answer(out, noreply, reply::OUT_OF_MEMORY),
+        Err(CountError::NotFound) => append_reply(out, noreply, reply::NOT_FOUND),
+        Err(CountError::NotANumber) => append_reply(out, noreply, reply::NON_NUMERIC),
+        Err(CountError::OutOfMemory) => append_reply(out, noreply, reply::OUT_OF_MEMORY),
     }
 }
 

@@ -25,7 +25,7 @@ pub struct Dump {
     format: Format,
     /// The next position in the table or list; none at the end.
     cursor: Option<u64>,
-    /// The request to answer, if it came by the binary protocol, which has only the dumps of
+    /// The request to reply to, if it came by the binary protocol, which has only the dumps of
     /// `stats`.
     request: Option<Header>,
 }
@@ -77,8 +77,8 @@ impl Dump {
         Dump { format: Format::Prefixes(None), cursor: Some(0), request: None }
     }
 
-    /// Makes this dump the answer to `request`, if there is one.
-    pub(super) fn answering(self, request: Option<Header>) -> Dump {
+    /// Makes this dump the reply to `request`, if there is one.
+    pub(super) fn replying_to(self, request: Option<Header>) -> Dump {
         Dump { request, ..self }
     }
 

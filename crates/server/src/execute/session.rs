@@ -81,7 +81,7 @@ pub enum ConnectionState {
     Skipping,
     /// Executes requests.
     Executing,
-    /// Waits for the client to take the answers.
+    /// Waits for the client to take the replies.
     Writing,
     /// Receives log lines.
     Watching,

@@ -28,12 +28,12 @@ const AGE_SAMPLE: usize = 1024;
 /// The destination of statistics.
 pub(super) struct Report<'o> {
     out: &'o mut Vec<u8>,
-    /// The request to answer, if it came by the binary protocol.
+    /// The request to reply to, if it came by the binary protocol.
     request: Option<Header>,
 }
 
 impl<'o> Report<'o> {
-    /// A report in text, or an answer to a `request` of the binary protocol.
+    /// A report in text, or a reply to a `request` of the binary protocol.
     pub(super) fn new(out: &'o mut Vec<u8>, request: Option<Header>) -> Report<'o> {
         Report { out, request }
     }
@@ -63,7 +63,7 @@ impl Executor<'_> {
     /// Answers `stats` of the text protocol.
     pub(super) fn stats(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let all = args.clone();
-        let answer: &[u8] = match args.next() {
+        let reply: &[u8] = match args.next() {
             Some(b"reset") => {
                 self.reset_stats();
                 reply::RESET
@@ -77,7 +77,7 @@ impl Executor<'_> {
             _ if self.report(all, &mut Report::new(out, None)) => reply::END,
             _ => reply::ERROR,
         };
-        out.extend_from_slice(answer);
+        out.extend_from_slice(reply);
         Outcome::Done
     }
 
@@ -89,7 +89,7 @@ impl Executor<'_> {
         } else {
             Dump::table()
         };
-        self.dump(Box::new(dump.answering(request)), out)
+        self.dump(Box::new(dump.replying_to(request)), out)
     }
 
     /// Reports a short group of statistics, without the end of the list. False if there is no such
@@ -116,7 +116,7 @@ impl Executor<'_> {
 
     fn stats_detail(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let prefixes = &self.shared.prefixes;
-        let answer: &[u8] = match args.next() {
+        let reply: &[u8] = match args.next() {
             _ if self.shared.options.disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
             Some(b"on") => {
                 prefixes.set_counting(true);
@@ -129,7 +129,7 @@ impl Executor<'_> {
             Some(b"dump") => return self.dump(Box::new(Dump::prefixes()), out),
             _ => b"CLIENT_ERROR usage: stats detail on|off|dump\r\n",
         };
-        out.extend_from_slice(answer);
+        out.extend_from_slice(reply);
         Outcome::Done
     }
 

@@ -30,7 +30,8 @@ const MAX_SENT: usize = 1400;
 /// The maximum size of a datagram.
 const MAX_RECEIVED: usize = 1 << 16;
 
-/// The maximum length of an answer. Much longer ones would hardly arrive completely.
+/// The maximum length of the replies to a datagram. Much longer replies would hardly arrive
+/// completely.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
 /// Maximum number of datagrams received from one socket before the thread checks the other sockets,
@@ -155,8 +156,8 @@ impl UdpServer {
         let Some((header, requests)) = datagram.split_first_chunk::<HEADER>() else { return };
         let [id_0, id_1, _, _, 0, 1, _, _] = *header else { return };
         let session = Session::new(socket.as_raw_fd(), Transport::Udp(peer), self.shared.ticker.clock().now());
-        let answer = self.answer(&session, requests);
-        let parts = answer.chunks(MAX_SENT - HEADER);
+        let replies = self.replies_to(&session, requests);
+        let parts = replies.chunks(MAX_SENT - HEADER);
         let Ok(count) = u16::try_from(parts.len()) else { return };
         for (place, part) in (0..count).zip(parts) {
             let ([place_0, place_1], [count_0, count_1]) = (place.to_be_bytes(), count.to_be_bytes());
@@ -168,25 +169,25 @@ impl UdpServer {
         }
     }
 
-    /// The answers to all `requests`.
-    fn answer(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
+    /// The replies to all `requests`.
+    fn replies_to(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
         let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT).copying();
         let mut out = Replies::default();
         let is_whole = match requests.first().map(|first| Protocol::of_first_byte(*first)) {
             None => true,
-            Some(Protocol::Text) => answer_text(&executor, session, requests, &mut out),
-            Some(Protocol::Binary) => answer_binary(&executor, session, requests, &mut out),
+            Some(Protocol::Text) => execute_text(&executor, session, requests, &mut out),
+            Some(Protocol::Binary) => execute_binary(&executor, session, requests, &mut out),
         };
         if is_whole { out.into_bytes() } else { b"SERVER_ERROR the answer is too long for UDP\r\n".into() }
     }
 }
 
-/// Appends the answers. Returns false if they are too long.
-fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
+/// Appends the replies. Returns false if they are too long.
+fn execute_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);
-        let asked = executor.is_traced().then(|| trace::of_text(&decoder, requests)).flatten();
+        let request = executor.is_traced().then(|| trace::of_text(&decoder, requests)).flatten();
         let consumed = match decoder.decode(requests) {
             Decoded::Command { consumed, command } => {
                 let outcome = executor.execute(session, command, out);
@@ -197,10 +198,10 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
                     Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }
-            // This may be the answer of another server to a request that was forged with our
-            // address. That server would take our answer for a request, and so on without end.
-            // (Commands are in lower case. Answers are in upper case, or numbers. A number is
-            // answered, but that answer is not a command.)
+            // This may be the reply of another server to a request that was forged with our
+            // address. That server would take our reply for a request, and so on without end.
+            // (Commands are in lower case. Replies are in upper case, or numbers. A number is
+            // answered, but that reply is not a command.)
             Decoded::Reject { consumed, rejection }
                 if rejection.error == RequestError::UnknownCommand && requests[0].is_ascii_uppercase() =>
             {
@@ -217,7 +218,7 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
             Decoded::Incomplete { .. } | Decoded::Close => return true,
         };
         if executor.is_traced() {
-            executor.trace_command(session, asked, out, before);
+            executor.trace_command(session, request, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;
@@ -227,7 +228,7 @@ fn answer_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8], 
 }
 
 /// Continues a fetch that was paused for other connections: a datagram holds so few keys that they
-/// wait only briefly. The fetch stays paused if the answers are too long. Dumps are never
+/// wait only briefly. The fetch stays paused if the replies are too long. Dumps are never
 /// continued: they would cost too much for one datagram.
 fn finish<'b>(
     executor: &Executor<'_>,
@@ -248,12 +249,12 @@ fn finish<'b>(
     outcome
 }
 
-/// Appends the answers. Returns false if they are too long.
-fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
+/// Appends the replies. Returns false if they are too long.
+fn execute_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8], out: &mut Replies) -> bool {
     let mut decoder = binary::Decoder::new(executor.limits());
     loop {
         let before = Extent::of(out);
-        let asked = executor.is_traced().then(|| trace::of_packet(&decoder, requests, true)).flatten();
+        let request = executor.is_traced().then(|| trace::of_packet(&decoder, requests, true)).flatten();
         let consumed = match decoder.decode(requests, true) {
             binary::Decoded::Request { consumed, request } => {
                 let outcome = executor.execute_binary(session, &mut Login::Done, &request, out);
@@ -277,7 +278,7 @@ fn answer_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8]
             binary::Decoded::Incomplete { .. } | binary::Decoded::Close => return true,
         };
         if executor.is_traced() {
-            executor.trace_command(session, asked, out, before);
+            executor.trace_command(session, request, out, before);
         }
         if out.len() > OUTPUT_LIMIT {
             return false;

@@ -3,7 +3,7 @@
 //!
 //! The clients are a browser and a few scrapers, so the server is simple: one thread accepts, and a
 //! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
-//! [`http::TIMEOUT`]. Requests are bounded and change nothing, and answers contain no key or value.
+//! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
 //! Ten times a second the accepting thread also records the size of the table, because resizes are
 //! over in milliseconds. Statistics that need a look at every bucket are gathered piece by piece
 //! ([`report::Survey`]), so no request waits for more than one piece.
@@ -74,7 +74,7 @@ impl Admin {
         Ok(Admin(TcpListener::from_std(listener)))
     }
 
-    /// Serves in a thread of its own. Until the handle is opened, the answer is that the server is
+    /// Serves in a thread of its own. Until the handle is opened, the reply is that the server is
     /// starting.
     pub(crate) fn start(self) -> io::Result<AdminHandle> {
         let (stop, stopped) = mpsc::channel();
@@ -147,7 +147,7 @@ fn serve(
             // Accepts all waiting clients, because their arrival is announced only once. Errors are
             // transient, such as a lack of descriptors.
             while let Ok((stream, _)) = listener.accept() {
-                // Beyond the limit the connection is closed without an answer: there may be any
+                // Beyond the limit the connection is closed without a reply: there may be any
                 // number of clients.
                 let place = gate.admit().map(|pass| (pass, http::TIMEOUT));
                 let Some((pass, timeout)) = place.or_else(|| Some((last_place.admit()?, TIMEOUT_BEYOND_LIMIT))) else {
@@ -164,7 +164,7 @@ fn serve(
 }
 
 fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass: ConnectionPermit) {
-    // A client that sends no request, or reads no answer, gets none.
+    // A client that sends no request, or does not read the reply, gets none.
     let _ = http::answer(stream, timeout, |request| match panel.get() {
         Some(panel) => panel.respond(request),
         None => Response::unavailable("starting\n"),

@@ -80,21 +80,21 @@ fn logs(stderr: &mut impl BufRead, text: &str) -> bool {
     stderr.lines().map_while(Result::ok).any(|line| line.contains(text))
 }
 
-/// Sends requests on a new connection, and returns the answers.
+/// Sends requests on a new connection, and returns the replies.
 fn converse(port: u16, requests: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut answers = String::new();
+    let mut replies = String::new();
     stream.write_all(requests.as_bytes()).unwrap();
     stream.write_all(b"quit\r\n").unwrap();
-    stream.read_to_string(&mut answers).unwrap();
-    answers
+    stream.read_to_string(&mut replies).unwrap();
+    replies
 }
 
 fn ask_version(stream: &mut (impl Read + Write)) {
     stream.write_all(b"version\r\nquit\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "VERSION 1.6.45\r\n");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "VERSION 1.6.45\r\n");
 }
 
 #[test]
@@ -206,9 +206,9 @@ fn clients_wait_while_there_are_no_descriptors() {
     assert_eq!(last.peek(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock, "the client has to wait");
     last.set_nonblocking(false).unwrap();
     drop(streams);
-    let mut answer = String::new();
-    last.read_to_string(&mut answer).unwrap();
-    assert_eq!(answer, "VERSION 1.6.45\r\n");
+    let mut reply = String::new();
+    last.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "VERSION 1.6.45\r\n");
     let (status, stderr) = daemon.end(Signal::SIGTERM);
     assert_eq!(status, Some(0));
     assert!(stderr.contains("cannot accept a connection"), "{stderr}");
@@ -255,11 +255,11 @@ fn the_log_has_requests_and_replies_without_values() {
         port.expect(&words).parse::<u16>().unwrap()
     };
     let mut client = TcpStream::connect(("127.0.0.1", port("TCP"))).unwrap();
-    let mut ask = |request: &[u8], answer: &[u8]| {
+    let mut ask = |request: &[u8], reply: &[u8]| {
         client.write_all(request).unwrap();
-        let mut answered = vec![0; answer.len()];
-        client.read_exact(&mut answered).unwrap();
-        assert_eq!(answered, answer);
+        let mut got = vec![0; reply.len()];
+        client.read_exact(&mut got).unwrap();
+        assert_eq!(got, reply);
     };
     // One value is received in several pieces, and one is too large to be stored.
     let [large, too_large] = [30_000, 1 << 20].map(|length| "secret".repeat(length / 6));
@@ -303,11 +303,11 @@ fn the_log_has_no_passwords() {
     command.args(["-p", "-1", "-t", "1", "-vv", "-Y"]).arg(&users).env("MEMCACHED_PORT_FILENAME", &file);
     let daemon = Daemon::start(&mut command);
     let connect = || TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap();
-    let ask = |client: &mut TcpStream, request: &[u8], answer: &[u8]| {
+    let ask = |client: &mut TcpStream, request: &[u8], reply: &[u8]| {
         client.write_all(request).unwrap();
-        let mut answered = vec![0; answer.len()];
-        client.read_exact(&mut answered).unwrap();
-        assert!(answered == answer, "{}", answered.escape_ascii());
+        let mut got = vec![0; reply.len()];
+        client.read_exact(&mut got).unwrap();
+        assert!(got == reply, "{}", got.escape_ascii());
     };
     // The password follows after the server has read the line: by then its only thread has served
     // another client.
@@ -391,9 +391,9 @@ fn a_daemon_changes_its_folder_and_still_finds_its_files() {
         assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap() == Path::new("/"), leaves);
         let mut stream = TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap();
         stream.write_all(b"set user 0 0 10\r\nann secret\r\n").unwrap();
-        let mut answer = [0; 8];
-        stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer, b"STORED\r\n");
+        let mut reply = [0; 8];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"STORED\r\n");
         kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
         poll("end of the daemon", || (!pid_file.exists()).then_some(()));
         assert!(items.exists(), "the snapshot is in the starter's folder");

@@ -31,9 +31,9 @@ fn can_log_in(port: u16, user: &str, password: &str) -> bool {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let token = format!("{user} {password}");
     write!(stream, "set login 0 0 {}\r\n{token}\r\n", token.len()).unwrap();
-    let mut answer = [0; 6];
-    stream.read_exact(&mut answer).unwrap();
-    answer == *b"STORED"
+    let mut reply = [0; 6];
+    stream.read_exact(&mut reply).unwrap();
+    reply == *b"STORED"
 }
 
 #[test]

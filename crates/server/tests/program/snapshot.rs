@@ -127,8 +127,8 @@ fn cas_values_do_not_repeat_after_a_crash() {
         let (daemon, port) = start(&file, &mut command());
         let mut known = Vec::new();
         let cas = |port, value: &str| {
-            let answer = converse(port, &format!("set k 0 0 1\r\n{value}\r\nmg k c\r\n"));
-            answer.strip_prefix("STORED\r\nHD c").expect(&answer).trim().to_owned()
+            let reply = converse(port, &format!("set k 0 0 1\r\n{value}\r\nmg k c\r\n"));
+            reply.strip_prefix("STORED\r\nHD c").expect(&reply).trim().to_owned()
         };
         known.push(cas(port, "0"));
         assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
@@ -210,11 +210,11 @@ fn without_descriptors_the_old_snapshot_stays_and_an_error_is_logged() {
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
     let save = || kill(Pid::from_raw(id as i32), Signal::SIGUSR2).unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut ask = |request: &str, answer: &str| {
+    let mut ask = |request: &str, reply: &str| {
         client.write_all(request.as_bytes()).unwrap();
-        let mut got = vec![0; answer.len()];
+        let mut got = vec![0; reply.len()];
         client.read_exact(&mut got).unwrap();
-        assert_eq!(got, answer.as_bytes());
+        assert_eq!(got, reply.as_bytes());
     };
     ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
     save();

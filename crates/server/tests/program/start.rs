@@ -38,9 +38,9 @@ fn health(address: (&str, u16)) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer in time");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply in time");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
     Some(format!("{} {}", head.split(' ').nth(1).expect("a status"), body.trim()))
 }
 
@@ -56,7 +56,7 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     command.args(["-t", "1", "-v", "-o", "drop_privileges", "-l", &host, "-p", &port.to_string()]);
     command.args(["-U", &port.to_string(), "--admin", &format!("{host}:{admin}"), "-e"]).arg(&items);
     let mut daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
-    assert_eq!(poll("answer", || health((&host, admin))), "503 starting");
+    assert_eq!(poll("reply", || health((&host, admin))), "503 starting");
 
     assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(!port_file.exists(), "programs that wait for the port file would connect");
@@ -76,9 +76,9 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     ask_version(&mut TcpStream::connect((&*host, port)).unwrap());
     asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     asker.send(b"\0\x02\0\0\0\x01\0\0mg early\r\n").unwrap();
-    let mut answer = [0; 100];
-    let count = asker.recv(&mut answer).unwrap();
-    assert_eq!(answer[..count].escape_ascii().to_string(), r"\x00\x02\x00\x00\x00\x01\x00\x00EN\r\n");
+    let mut reply = [0; 100];
+    let count = asker.recv(&mut reply).unwrap();
+    assert_eq!(reply[..count].escape_ascii().to_string(), r"\x00\x02\x00\x00\x00\x01\x00\x00EN\r\n");
     poll("snapshot that was asked for meanwhile", || fs::metadata(&items).ok()?.is_file().then_some(()));
     let (status, stderr) = daemon.end(Signal::SIGTERM);
     assert_eq!(status, Some(0), "{stderr}");

@@ -17,14 +17,14 @@ fn visit(server: &Running) -> TcpStream {
     stream
 }
 
-/// Sends a request, and returns the status and the body of the answer.
+/// Sends a request, and returns the status and the body of the reply.
 pub fn ask(server: &Running, request: &str) -> (u16, String) {
     let mut stream = visit(server);
     // Ignore errors: the server may refuse a request before it has read all of it.
     let _ = stream.write_all(request.as_bytes());
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer in time");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply in time");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
     (head.split(' ').nth(1).expect("a status").parse().unwrap(), body.into())
 }
 

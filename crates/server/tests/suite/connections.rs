@@ -15,11 +15,11 @@ on_each_backend! {
     ten_thousand_commands_in_one_go_are_answered_in_order
     gets_see_the_stores_before_them_and_no_later_ones
     a_slow_reader_gets_everything_and_delays_no_other_client
-    requests_behind_unread_answers_are_not_buffered
+    requests_behind_unread_replies_are_not_buffered
     a_fetch_that_pauses_counts_every_key_once
     a_fetch_of_many_misses_pauses
-    a_half_closed_client_gets_its_answers
-    quit_closes_after_the_answers_before_it
+    a_half_closed_client_gets_its_replies
+    quit_closes_after_the_replies_before_it
     a_line_without_end_is_cut_off
     connections_beyond_the_limit_are_refused_until_one_leaves
     connections_beyond_the_limit_wait_if_configured
@@ -79,7 +79,7 @@ fn a_drain_can_be_cut_short(io: Io) {
 fn a_conversation_survives_any_split(io: Io) {
     let server = io.start("-t 1");
     let request = b"set split 5 0 10\r\n01234\r6789\r\nget split none\r\nincr split 1\r\ndelete split\r\nbogus\r\n";
-    let answer = b"STORED\r\nVALUE split 5 10\r\n01234\r6789\r\nEND\r\n\
+    let reply = b"STORED\r\nVALUE split 5 10\r\n01234\r6789\r\nEND\r\n\
                    CLIENT_ERROR cannot increment or decrement non-numeric value\r\nDELETED\r\nERROR\r\n";
     let mut client = server.connect();
     for at in 1..request.len() {
@@ -87,36 +87,36 @@ fn a_conversation_survives_any_split(io: Io) {
         // Yield, so that the server may read the first part separately.
         thread::yield_now();
         client.send(&request[at..]);
-        client.expect(answer);
+        client.expect(reply);
     }
     for byte in request {
         client.send([*byte]);
     }
-    client.expect(answer);
+    client.expect(reply);
 }
 
 fn ten_thousand_commands_in_one_go_are_answered_in_order(io: Io) {
     let server = io.start("-t 1");
-    let (mut request, mut answer) = (String::new(), String::new());
+    let (mut request, mut reply) = (String::new(), String::new());
     for i in 0..5_000 {
         write!(request, "set k{i} 0 0 6\r\n{i:06}\r\nget k{i} k{}\r\n", i + 1).unwrap();
-        write!(answer, "STORED\r\nVALUE k{i} 0 6\r\n{i:06}\r\nEND\r\n").unwrap();
+        write!(reply, "STORED\r\nVALUE k{i} 0 6\r\n{i:06}\r\nEND\r\n").unwrap();
     }
     let mut client = server.connect();
     let mut writer = Client(client.0.try_clone().unwrap());
     thread::scope(|scope| {
         scope.spawn(move || writer.send(request));
-        client.expect(answer);
+        client.expect(reply);
     });
 }
 
 /// The server looks up keys of several requests at once, but executes the requests in order.
 fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
     let server = io.start("-t 1");
-    let (mut request, mut answer, mut gets) = (String::new(), String::new(), 0);
+    let (mut request, mut reply, mut gets) = (String::new(), String::new(), 0);
     for i in 0..400 {
         write!(request, "set k 0 0 3\r\n{i:03}\r\n").unwrap();
-        answer.push_str("STORED\r\n");
+        reply.push_str("STORED\r\n");
         for n in 0..i % 71 {
             let (command, hit) = match n % 5 {
                 0 => ("get none", ""),
@@ -126,14 +126,14 @@ fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
             };
             gets += command.split(' ').count() - 1;
             write!(request, "{command}\r\n").unwrap();
-            write!(answer, "{}END\r\n", hit.replace("{}", &format!("{i:03}"))).unwrap();
+            write!(reply, "{}END\r\n", hit.replace("{}", &format!("{i:03}"))).unwrap();
         }
     }
     let mut client = server.connect();
     let mut writer = Client(client.0.try_clone().unwrap());
     thread::scope(|scope| {
         scope.spawn(move || writer.send(request));
-        client.expect(answer);
+        client.expect(reply);
     });
     client.send("stats\r\n");
     let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
@@ -168,8 +168,8 @@ fn a_slow_reader_gets_everything_and_delays_no_other_client(io: Io) {
     client.ask("version\r\n", "VERSION 1.6.45\r\n");
 }
 
-/// Four megabytes of requests from a client that reads no answers: most of them wait.
-fn requests_behind_unread_answers_are_not_buffered(io: Io) {
+/// Four megabytes of requests from a client that reads no replies: most of them wait.
+fn requests_behind_unread_replies_are_not_buffered(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(250_000);
     let mut client = server.connect();
@@ -219,7 +219,7 @@ fn a_fetch_of_many_misses_pauses(io: Io) {
     assert!(stats.contains("STAT cmd_get 5001\r\n"), "{stats}");
 }
 
-fn a_half_closed_client_gets_its_answers(io: Io) {
+fn a_half_closed_client_gets_its_replies(io: Io) {
     let server = io.start("-t 1");
     let value = "v".repeat(1 << 20 >> 1);
     let mut client = server.connect();
@@ -233,7 +233,7 @@ fn a_half_closed_client_gets_its_answers(io: Io) {
     client.expect_close();
 }
 
-fn quit_closes_after_the_answers_before_it(io: Io) {
+fn quit_closes_after_the_replies_before_it(io: Io) {
     let server = io.start("-t 1");
     let mut client = server.connect();
     client.ask("version\r\nquit\r\nversion\r\n", "VERSION 1.6.45\r\n");

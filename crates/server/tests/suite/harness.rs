@@ -168,11 +168,11 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Sends a request and expects this answer.
+    /// Sends a request and expects this reply.
     #[track_caller]
-    pub fn ask(&mut self, request: impl AsRef<[u8]>, answer: impl AsRef<[u8]>) {
+    pub fn ask(&mut self, request: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) {
         self.send(request);
-        self.expect(answer);
+        self.expect(reply);
     }
 
     /// Returns all bytes up to and including `end`.

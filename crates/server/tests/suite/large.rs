@@ -62,8 +62,8 @@ fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
     [&packet, extras, key, value].concat()
 }
 
-/// Returns a first request, a large store followed by another request, and the answer to these two,
-/// for each protocol. The binary reply is compared only up to its CAS value, which the test does
+/// Returns a first request, a large store followed by another request, and the replies to these
+/// two, for each protocol. The binary reply is compared only up to its CAS value, which the test does
 /// not know.
 fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
     let value = value(1, SIZE);
@@ -83,10 +83,10 @@ fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
 
 fn large_values_survive_any_split(io: Io) {
     let server = io.start("-t 1");
-    for (first, request, answer) in conversations() {
+    for (first, request, reply) in conversations() {
         let mut client = server.connect();
         let is_binary = first[0] == 0x80;
-        let noop: &[u8] = if is_binary { &answer } else { b"MN\r\n" };
+        let noop: &[u8] = if is_binary { &reply } else { b"MN\r\n" };
         let whole = request.len();
         let ends = whole.saturating_sub(SIZE + 60)..whole;
         // Split around the line, around the minimum size for receiving in place, and around the
@@ -94,26 +94,26 @@ fn large_values_survive_any_split(io: Io) {
         let places = (1..60).chain([SIZE - (16 << 10), 20_000]).chain(14_000..14_010).chain(ends.step_by(SIZE / 9));
         let last = whole - 24..whole;
         for at in places.chain(last) {
-            // The answer to the first request shows that the server has read the first part
+            // The reply to the first request shows that the server has read the first part
             // separately.
             client.ask([&first, &request[..at]].concat(), noop);
-            client.ask(&request[at..], &answer);
+            client.ask(&request[at..], &reply);
         }
         // Send pieces that the server reads separately if it is fast enough.
         for piece in request.chunks(4_999) {
             client.send(piece);
             thread::yield_now();
         }
-        client.expect(&answer);
+        client.expect(&reply);
     }
     let mut client = server.connect();
     client.ask("get k\r\n", [format!("VALUE k 7 {SIZE}\r\n").as_bytes(), &value(1, SIZE), b"\r\nEND\r\n"].concat());
 }
 
 /// Sends `line` and part of the value. After the server has read these, sends the rest.
-fn store(client: &mut Client, line: &str, value: &[u8], answer: &str) {
+fn store(client: &mut Client, line: &str, value: &[u8], reply: &str) {
     client.ask([b"mn\r\n", line.as_bytes(), b"\r\n", &value[..1000]].concat(), "MN\r\n");
-    client.ask([&value[1000..], b"\r\nmn\r\n"].concat(), format!("{answer}MN\r\n"));
+    client.ask([&value[1000..], b"\r\nmn\r\n"].concat(), format!("{reply}MN\r\n"));
 }
 
 fn every_store_takes_large_values(io: Io) {
@@ -155,13 +155,13 @@ fn a_value_with_a_wrong_end_is_not_stored(io: Io) {
     let (old, new) = (value(1, SIZE), value(2, SIZE));
     client.ask(set("k", &old), "STORED\r\n");
     for end in ["xy", "\r\r", "\n\r", "x\n"] {
-        for (line, answer) in [
+        for (line, reply) in [
             (format!("set k 0 0 {SIZE}"), "CLIENT_ERROR bad data chunk\r\n"),
             (format!("set k 0 0 {SIZE} noreply"), ""),
             (format!("ms k {SIZE}"), "CLIENT_ERROR bad data chunk\r\n"),
         ] {
             client.ask([b"mn\r\n", line.as_bytes(), b"\r\n", &new[..7]].concat(), "MN\r\n");
-            client.ask([&new[7..], end.as_bytes(), b"mn\r\n"].concat(), format!("{answer}MN\r\n"));
+            client.ask([&new[7..], end.as_bytes(), b"mn\r\n"].concat(), format!("{reply}MN\r\n"));
         }
     }
     client.ask("get k\r\n", hit("k", &old));
@@ -374,8 +374,8 @@ fn clients_that_are_too_slow_are_closed(io: Io) {
     for client in [&mut stuck_sender, &mut sender] {
         client.ask([b"mn\r\n", &set("sent", &value)[..STEP]].concat(), "MN\r\n");
     }
-    let answers = hit("k", &value).repeat(40);
-    let (mut to_read, mut to_send) = (&answers[1..], &set("sent", &value)[STEP..]);
+    let replies = hit("k", &value).repeat(40);
+    let (mut to_read, mut to_send) = (&replies[1..], &set("sent", &value)[STEP..]);
     for _ in 0..5 {
         // The server writes more only after the client has read the bytes before.
         let written = stat(&mut other, "bytes_written");
@@ -401,6 +401,6 @@ fn clients_that_are_too_slow_are_closed(io: Io) {
         let mut rest = Vec::new();
         // After the bytes in flight, the client reads the end of the connection, or a reset.
         let _ = std::io::Read::read_to_end(&mut stuck.0, &mut rest);
-        assert!(rest.len() < answers.len() - 1);
+        assert!(rest.len() < replies.len() - 1);
     }
 }

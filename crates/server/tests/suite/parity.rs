@@ -15,8 +15,8 @@ on_each_backend! {
 /// Returns the CAS value of `key`.
 fn cas(client: &mut Client, key: &str) -> u64 {
     client.send(format!("mg {key} c\r\n"));
-    let answer = String::from_utf8(client.read_until(b"\r\n")).unwrap();
-    answer.strip_prefix("HD c").and_then(|rest| rest.split_whitespace().next()).expect(&answer).parse().unwrap()
+    let reply = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    reply.strip_prefix("HD c").and_then(|rest| rest.split_whitespace().next()).expect(&reply).parse().unwrap()
 }
 
 #[test]
@@ -183,12 +183,11 @@ fn a_claim_to_renew_reports_the_item_that_is_claimed() {
     let mut client = server.connect();
     client.ask("debugtime p\r\n", "OK\r\n");
     let flags = "R1000 h l f t v";
-    for (is_fetched, answer) in [(false, "VA 3 h0 l0 f7 t600 W\r\nnew\r\n"), (true, "VA 3 h1 l0 f7 t600 W\r\nnew\r\n")]
-    {
+    for (is_fetched, reply) in [(false, "VA 3 h0 l0 f7 t600 W\r\nnew\r\n"), (true, "VA 3 h1 l0 f7 t600 W\r\nnew\r\n")] {
         client.ask("set k 0 500 3\r\nold\r\ndebugtime 100\r\n", "STORED\r\nOK\r\n");
         replacing.is_fetched.store(is_fetched, Ordering::SeqCst);
         replacing.is_armed.store(true, Ordering::SeqCst);
-        client.ask(format!("mg k {flags}\r\n"), answer);
+        client.ask(format!("mg k {flags}\r\n"), reply);
         client.ask(format!("mg k {flags}\r\n"), "VA 3 h1 l0 f7 t600 Z\r\nnew\r\n");
     }
     // No other request comes in between: `mg` reports the access before its own lookup.

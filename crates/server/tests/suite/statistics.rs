@@ -113,8 +113,8 @@ fn watchers_see_every_lookup_and_store() {
     let server = Running::start("-t 1");
     let (mut client, mut watcher) = (server.connect(), server.connect());
     watcher.ask("watch fetchers mutations deletions\r\n", "OK\r\n");
-    let mut shows = |request: &[u8], answer: &[u8], wanted: &[&str]| {
-        client.ask(request, answer);
+    let mut shows = |request: &[u8], reply: &[u8], wanted: &[&str]| {
+        client.ask(request, reply);
         for line in wanted {
             let reported = String::from_utf8(watcher.read_until(b"\n")).unwrap();
             let (_, event) = reported.split_once(" type=").expect(&reported);
@@ -174,9 +174,9 @@ fn the_statistics_show_the_table_growing_and_shrinking() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.send_to(b"\0\0\0\0\0\x01\0\0stats table\r\n", ("127.0.0.1", port)).unwrap();
-        let mut answer = [0; 1500];
-        let count = socket.recv(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[8..count]).into_owned()
+        let mut reply = [0; 1500];
+        let count = socket.recv(&mut reply).unwrap();
+        String::from_utf8_lossy(&reply[8..count]).into_owned()
     };
     let mut client = server.connect();
     let start = number(&mut client, "", "hash_power_level");

@@ -21,7 +21,7 @@ on_each_backend! {
     a_slow_reader_has_little_encrypted_for_it
     large_values_are_encrypted_as_the_client_reads
     a_client_that_leaves_within_a_large_value_frees_it
-    a_client_that_sends_close_notify_gets_its_answers
+    a_client_that_sends_close_notify_gets_its_replies
     a_server_that_stops_sends_close_notify
     clients_without_tls_are_closed_and_disturb_no_other_client
     a_broken_handshake_is_counted
@@ -73,25 +73,25 @@ fn a_conversation_survives_any_split(io: Io) {
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let mut client: Encrypted<Drip> =
         Client(StreamOwned::new(session(&authority.client()), Drip(connect_to(server.address))));
-    let (request, answer) = ("set k 5 0 3\r\nx\ry\r\nget k none\r\n", "STORED\r\nVALUE k 5 3\r\nx\ry\r\nEND\r\n");
-    client.ask(request, answer);
+    let (request, reply) = ("set k 5 0 3\r\nx\ry\r\nget k none\r\n", "STORED\r\nVALUE k 5 3\r\nx\ry\r\nEND\r\n");
+    client.ask(request, reply);
     // Send the same with a record for each byte.
     for byte in request.bytes() {
         client.send([byte]);
     }
-    client.ask("quit\r\n", answer);
+    client.ask("quit\r\n", reply);
     client.expect_close();
 }
 
 fn many_requests_at_once_are_answered_in_order(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
-    let (mut request, mut answer) = (String::new(), String::new());
+    let (mut request, mut reply) = (String::new(), String::new());
     for i in 0..1_500 {
         write!(request, "set k{i} 0 0 6\r\n{i:06}\r\nget k{i} k{}\r\n", i + 1).unwrap();
-        write!(answer, "STORED\r\nVALUE k{i} 0 6\r\n{i:06}\r\nEND\r\n").unwrap();
+        write!(reply, "STORED\r\nVALUE k{i} 0 6\r\n{i:06}\r\nEND\r\n").unwrap();
     }
-    connect(server.address, &authority.client()).ask(request, answer);
+    connect(server.address, &authority.client()).ask(request, reply);
 }
 
 fn large_values_are_stored_and_fetched(io: Io) {
@@ -141,8 +141,8 @@ fn large_values_are_encrypted_as_the_client_reads(io: Io) {
     slow.send("get big\r\n".repeat(5));
     slow.expect("V");
     let mut other = connect(server.address, &authority.client());
-    let answer = [format!("VALUE big 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
-    let mut rest = &answer.repeat(5)[1..];
+    let reply = [format!("VALUE big 0 {}\r\n", value.len()).as_bytes(), &value, b"\r\nEND\r\n"].concat();
+    let mut rest = &reply.repeat(5)[1..];
     for _ in 0..50 {
         let held = stat(&mut other, "response_obj_bytes");
         assert!(held <= 1 << 20, "{held}");
@@ -170,7 +170,7 @@ fn a_client_that_leaves_within_a_large_value_frees_it(io: Io) {
     connect(server.address, &authority.client()).ask("flush_all\r\n", "OK\r\n");
 }
 
-fn a_client_that_sends_close_notify_gets_its_answers(io: Io) {
+fn a_client_that_sends_close_notify_gets_its_replies(io: Io) {
     let authority = Authority::new();
     let server = io.start(&format!("-t 1 {}", authority.flags()));
     let mut client = connect(server.address, &authority.client());
@@ -206,9 +206,9 @@ fn clients_without_tls_are_closed_and_disturb_no_other_client(io: Io) {
     for (errors, bytes) in (1..).zip([&b"get key\r\n"[..], b"\x80\x0a\0\0\0\0\0\0", b"GET / HTTP/1.1\r\n\r\n"]) {
         let mut plain = server.connect();
         plain.send(bytes);
-        let mut answer = Vec::new();
-        plain.0.read_to_end(&mut answer).expect("the server closes the connection without a reset");
-        assert!(matches!(answer[..], [21, 3, _, 0, 2, 2, _]), "not a fatal alert: {answer:?}");
+        let mut reply = Vec::new();
+        plain.0.read_to_end(&mut reply).expect("the server closes the connection without a reset");
+        assert!(matches!(reply[..], [21, 3, _, 0, 2, 2, _]), "not a fatal alert: {reply:?}");
         other.ask("mn\r\n", "MN\r\n");
         assert_eq!(stat(&mut other, "ssl_proto_errors"), errors);
     }

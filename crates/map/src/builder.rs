@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::RandomState;
 use std::ops::RangeInclusive;
 
+use crate::flat::{self, FlatMap};
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::policy::{Policy, PolicyError, Resizing};
@@ -114,9 +115,24 @@ impl<S> Builder<S> {
     ///
     /// Returns an error if the bounds contradict each other, or if the buckets cannot be allocated.
     pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, BuildError> {
-        let (buckets, policy) = self.buckets_and_policy(size_of::<Node<K, V>>())?;
+        let (buckets, policy) =
+            self.buckets_and_policy(Table::BYTES_PER_BUCKET, size_of::<Node<K, V>>(), Policy::buckets_for)?;
         let table = Table::new(buckets, policy, Node::<K, V>::dispose)?;
         Ok(HashMap::of(table, self.hasher))
+    }
+
+    /// Creates a [`FlatMap`]. Its load factor is `0.375..=3.0` by default.
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn build_flat<K, V>(self) -> Result<FlatMap<K, V, S>, BuildError> {
+        let loads = self.load_factor.clone().unwrap_or(Policy::FLAT_LOADS);
+        let flat = Self { load_factor: Some(loads), ..self };
+        // At the highest load a third of the buckets have a second segment.
+        let bucket_bytes = flat::Table::<K, V, S>::BYTES_PER_SEGMENT * 4 / 3;
+        let (buckets, policy) = flat.buckets_and_policy(bucket_bytes, 0, Policy::smallest_for)?;
+        Ok(FlatMap::of(flat::Table::new(buckets, policy, flat.hasher)?))
     }
 
     /// Creates the set.
@@ -128,14 +144,21 @@ impl<S> Builder<S> {
         self.build().map(HashSet::of)
     }
 
-    fn buckets_and_policy(&self, entry_bytes: usize) -> Result<(usize, Policy), PolicyError> {
+    /// `bucket_bytes` and `entry_bytes` are the memory that a bucket takes, and an entry in
+    /// addition to it. `buckets_for` returns the initial number of buckets for a number of entries.
+    fn buckets_and_policy(
+        &self,
+        bucket_bytes: usize,
+        entry_bytes: usize,
+        buckets_for: fn(&Policy, usize) -> usize,
+    ) -> Result<(usize, Policy), PolicyError> {
         let policy = Policy::from(self.resizing);
         let policy = self.load_factor.clone().map_or(Ok(policy), |bounds| policy.load_factor(bounds))?;
-        let buckets_for = |entries| policy.buckets_for(entries);
+        let buckets_for = |entries| buckets_for(&policy, entries);
         let (buckets, most) = match self.room {
             Room::Entries(entries) => (buckets_for(entries), usize::MAX),
             Room::Bytes(bytes) => {
-                let buckets = policy.buckets_for_memory(bytes, Table::BYTES_PER_BUCKET, entry_bytes);
+                let buckets = policy.buckets_for_memory(bytes, bucket_bytes, entry_bytes);
                 (buckets, buckets)
             }
         };

@@ -146,8 +146,10 @@ mod cached;
 mod collect;
 mod counter;
 pub mod design;
+pub mod flat;
 mod iter;
 mod map;
+mod memory;
 mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -155,11 +157,14 @@ mod pinned;
 mod policy;
 pub mod raw;
 mod recycle;
+mod reentrancy;
 mod rename;
 mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
 mod set;
+#[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
+mod sleepers;
 mod stats;
 mod sync;
 #[cfg(doctest)]
@@ -172,6 +177,7 @@ pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
 pub use cached::Cached;
 pub use equivalent::Equivalent;
+pub use flat::FlatMap;
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
 #[cfg(feature = "rayon")]

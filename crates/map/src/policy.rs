@@ -86,6 +86,8 @@ impl Default for Policy {
 }
 
 impl Policy {
+    /// The default bounds on the load of flat maps, whose buckets have three slots.
+    pub(crate) const FLAT_LOADS: RangeInclusive<f64> = 0.375..=3.0;
     /// The number of buckets without a limit: a power of two that exceeds all memory.
     const MAX_BUCKETS: usize = 1 << 62;
     /// The limits of the upper bound. Counts may be off by a sixteenth of the buckets, so a table
@@ -143,6 +145,23 @@ impl Policy {
         let wasteful = entries < at_load(buckets, self.low) && buckets > floor;
         let wanted = || self.buckets_for(entries).max(floor);
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
+    }
+
+    /// Returns the number of bits of a bucket number that a flat table with this number of entries
+    /// should have, if it is not `bits`. Such a table grows by a factor of 2, because a bucket
+    /// takes much memory.
+    pub(crate) fn wanted_bits(&self, entries: usize, bits: u32) -> Option<u32> {
+        let buckets = 1 << bits;
+        let wanted = self.wanted(entries, buckets)?;
+        let smallest = if wanted > buckets { self.smallest_for(entries) } else { wanted };
+        Some(smallest.ilog2())
+    }
+
+    /// Returns the smallest number of buckets that hold this number of entries without being
+    /// overloaded, up to the ceiling.
+    pub(crate) fn smallest_for(&self, entries: usize) -> usize {
+        let buckets = (entries as f64 / f64::from(self.high)).ceil() as usize;
+        buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling())
     }
 
     /// Returns the number of buckets to which a table with this number of entries is resized, if it

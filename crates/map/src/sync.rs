@@ -3,9 +3,12 @@
 //! under shuttle, too).
 
 #[cfg(not(relativist_loom))]
-pub(crate) use std::sync::{
-    Mutex, MutexGuard,
-    atomic::{AtomicPtr, AtomicU64 as AtomicBits},
+pub(crate) use std::{
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicPtr, AtomicU64 as AtomicBits},
+    },
+    thread::yield_now,
 };
 
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]

@@ -1,9 +1,17 @@
 //! The background thread that resizes automatic tables, one per process, started by the first table
 //! that needs it.
 
+/// A table that the worker resizes.
+pub(crate) trait Resize: Send + Sync {
+    /// Resizes to what the entries need, as far as that is possible without waiting. Returns
+    /// whether to call it again soon, when readers or other threads may have left.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
+    fn advance_resize(&self) -> bool;
+}
+
 #[cfg(relativist_loom)]
 #[must_use]
-pub(crate) fn request(_: std::sync::Weak<crate::raw::TableInner>) -> bool {
+pub(crate) fn request(_: std::sync::Weak<dyn Resize>) -> bool {
     false
 }
 
@@ -19,7 +27,7 @@ mod background {
     use relativist_rcu::is_reading;
     use relativist_rcu::unwind::contain;
 
-    use crate::raw::TableInner;
+    use super::Resize;
 
     /// The tables to check. Each is in the queue at most once, so the number of tables bounds its
     /// size.
@@ -27,7 +35,7 @@ mod background {
     static NOT_EMPTY: Condvar = Condvar::new();
 
     struct Queue {
-        tables: Vec<Weak<TableInner>>,
+        tables: Vec<Weak<dyn Resize>>,
         /// The process that started the worker. A forked child has no worker, but finds its
         /// parent's number here. It starts its own worker for the next request. That alone does not
         /// make maps fork-safe: the mutex around this may stay locked for ever in the child (see
@@ -39,7 +47,7 @@ mod background {
     /// Returns false when there is no memory for the request, or no worker and no thread could be
     /// started. Then the caller may ask again later.
     #[must_use]
-    pub(crate) fn request(table: Weak<TableInner>) -> bool {
+    pub(crate) fn request(table: Weak<dyn Resize>) -> bool {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.tables.try_reserve(1).is_err() {
             return false;
@@ -62,7 +70,7 @@ mod background {
     }
 
     /// The tables whose resize waits for readers, by address.
-    type Waiting = HashMap<*const TableInner, Weak<TableInner>>;
+    type Waiting = HashMap<*const (), Weak<dyn Resize>>;
 
     fn run() {
         let mut waiting = Waiting::new();
@@ -82,7 +90,7 @@ mod background {
 
     /// Continues the resize of a table, without waiting for readers, so that no table delays
     /// another. Returns whether the table still waits for readers.
-    fn still_waits(table: &Weak<TableInner>) -> bool {
+    fn still_waits(table: &Weak<dyn Resize>) -> bool {
         let mut again = false;
         // If the map has been dropped, this is the last owner, and the destructors of keys and
         // values run here. A panic in one of them must not end the worker.
@@ -133,7 +141,7 @@ mod background {
         let requested = std::mem::take(&mut queue.tables);
         drop(queue);
         let found = !requested.is_empty();
-        waiting.extend(requested.into_iter().map(|table| (table.as_ptr(), table)));
+        waiting.extend(requested.into_iter().map(|table| (table.as_ptr().cast(), table)));
         found
     }
 }

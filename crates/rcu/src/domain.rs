@@ -143,9 +143,14 @@ impl Domain {
     }
 
     pub(crate) fn has_completed(&self, ticket: u64) -> bool {
+        self.ended() >= ticket
+    }
+
+    /// Returns the latest grace period that has ended.
+    pub(crate) fn ended(&self) -> u64 {
         // Acquire: pairs with the Release in `try_complete`: what readers did happens before what
         // the caller does next.
-        self.completed.load(Acquire) >= ticket
+        self.completed.load(Acquire)
     }
 
     /// Begins a grace period: readers that enter later store its number. Called by the driver.

@@ -108,6 +108,9 @@ use relativist_testing as _;
 struct Readme;
 
 mod barrier;
+/// Not part of the interface: shared with the other crates.
+#[doc(hidden)]
+pub mod clock;
 pub mod contention;
 mod defer;
 pub mod design;

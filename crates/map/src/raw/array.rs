@@ -8,25 +8,26 @@ use std::ptr::{NonNull, null_mut};
 
 use super::hash::{Hash, Scale};
 use super::head::{Head, Word};
-use super::memory;
 use super::occupancy::Occupancy;
+use crate::memory;
 use crate::sync::{Acquire, AtomicPtr, Release};
 
 /// A bucket array could not be allocated. The table keeps the one that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocError {
     buckets: usize,
+    bucket_bytes: usize,
 }
 
 impl AllocError {
-    pub(super) fn of_bits(bits: u32) -> Self {
-        Self { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX) }
+    pub(crate) fn new(bits: u32, bucket_bytes: usize) -> Self {
+        Self { buckets: 1usize.checked_shl(bits).unwrap_or(usize::MAX), bucket_bytes }
     }
 }
 
 impl fmt::Display for AllocError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.buckets as u128 * size_of::<Head>() as u128;
+        let bytes = self.buckets as u128 * self.bucket_bytes as u128;
         write!(f, "cannot allocate {bytes} bytes for {} buckets; the table keeps its present size", self.buckets)
     }
 }
@@ -120,7 +121,7 @@ impl<'a> Array<'a> {
 
     /// Allocates 2^`bits` empty buckets.
     pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
-        let failed = AllocError::of_bits(bits);
+        let failed = AllocError::new(bits, size_of::<Head>());
         let layout = Self::layout(bits).ok_or(failed)?;
         let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header>();
         // SAFETY: fresh memory of sufficient size and alignment.

@@ -31,7 +31,8 @@ use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
 use super::table::TableInner;
-use super::{Hash, Link, reentrancy};
+use super::{Hash, Link};
+use crate::reentrancy;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
 pub(super) struct LockedGroup<'g> {

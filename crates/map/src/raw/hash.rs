@@ -59,7 +59,7 @@ impl Hash {
         self.0 >> scale.shift == other.0 >> scale.shift
     }
 
-    pub(super) const fn from_mixed(mixed: u64) -> Self {
+    pub(crate) const fn from_mixed(mixed: u64) -> Self {
         Self(mixed)
     }
 

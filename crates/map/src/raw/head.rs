@@ -23,7 +23,7 @@
 use super::Link;
 use super::hash::{Hash, Scale};
 #[cfg(not(relativist_loom))]
-use super::sleepers::Sleepers;
+use crate::sleepers::Sleepers;
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
@@ -282,22 +282,9 @@ static SLEEPERS: Sleepers = Sleepers::new();
 
 #[cfg(not(relativist_loom))]
 impl Head {
-    /// The number of times that a thread looks at the lock before it sleeps.
-    const SPINS: u32 = 64;
-
     #[cold]
     fn wait(&self, spins: &mut u32) {
-        if *spins < Self::SPINS {
-            *spins += 1;
-            std::hint::spin_loop();
-        } else {
-            self.sleep();
-        }
-    }
-
-    /// Sleeps while the head is locked.
-    fn sleep(&self) {
-        SLEEPERS.sleep(std::ptr::from_ref(self).addr(), || self.load().is_locked());
+        SLEEPERS.wait(spins, std::ptr::from_ref(self).addr(), || self.load().is_locked());
     }
 
     /// Called after the exchange that unlocks, which this makes a full barrier.

@@ -25,14 +25,10 @@ mod in_flight;
 mod iter;
 mod link;
 mod lookup;
-mod memory;
 mod multimap;
 mod occupancy;
-mod reentrancy;
 mod rename;
 mod resize;
-#[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
-mod sleepers;
 mod table;
 mod update;
 
@@ -45,5 +41,5 @@ pub use link::Link;
 pub use multimap::FindAll;
 pub use rename::RenameError;
 pub use table::Table;
-pub(crate) use table::TableInner;
+pub(crate) use table::assert_outside_sections;
 pub use update::{Entry, OccupiedEntry, VacantEntry};

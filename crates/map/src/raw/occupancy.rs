@@ -32,7 +32,7 @@ use relativist_rcu::{GracePeriod, defer_raw};
 use super::Hash;
 use super::array::Array;
 use super::head::Head;
-use super::memory;
+use crate::memory;
 use crate::sync::{AcqRel, Acquire, AtomicBits, Relaxed, Release};
 
 /// Smaller arrays get no bitmap, because iterating over them is fast enough.

@@ -111,7 +111,7 @@ impl Resizer {
     /// Makes room to [`retire`](Self::retire) this many arrays: a resize that has begun must not
     /// fail.
     fn reserve(&mut self, arrays: usize, bits: u32) -> Result<(), AllocError> {
-        let failed = AllocError::of_bits(bits);
+        let failed = AllocError::new(bits, size_of::<Head>());
         if self.pending.is_none() {
             // `Box::new` would abort if there is no memory.
             let mut pending = Vec::new();

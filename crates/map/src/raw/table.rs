@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use relativist_rcu::contention::Site;
 use relativist_rcu::{Guard, active_barrier, is_reading, read};
@@ -348,7 +348,7 @@ impl Table {
         let automatic = inner.policy.resizing == Resizing::Automatic;
         // AcqRel: pairs with the one in `advance_resize`.
         let ours = automatic && is_wanted() && !inner.requested.swap(true, AcqRel);
-        if ours && !worker::request(Arc::downgrade(inner)) {
+        if ours && !worker::request(Arc::downgrade(inner) as Weak<dyn worker::Resize>) {
             // Relaxed: no request was made. A later update makes one.
             inner.requested.store(false, Relaxed);
         }
@@ -401,10 +401,35 @@ impl TableInner {
         self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
     }
 
-    /// Resizes to what the entries need, as far as that is possible without waiting for readers.
-    /// Called by the worker. Returns whether to call it again soon, when readers may have left.
-    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
-    pub(crate) fn advance_resize(&self) -> bool {
+    fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
+        let mut resizer = self.lock_resizer();
+        // Relaxed, both: a statistic.
+        self.resizing.store(true, Relaxed);
+        let result = self.resize(bits, &mut resizer);
+        let retired = resizer.take_retired();
+        self.resizing.store(false, Relaxed);
+        // `free_later` may run deferred destructors, which may resize this table.
+        drop(resizer);
+        retired.for_each(|array| {
+            // SAFETY: only `free_later` frees it.
+            let bytes = unsafe { array.get() }.bucket_bytes();
+            // Relaxed: a statistic.
+            self.counts.bucket_bytes.fetch_sub(bytes, Relaxed);
+            free_later(array);
+        });
+        result
+    }
+
+    /// Called when the size of the table has changed.
+    pub(super) fn size_changed(&self, buckets: usize) {
+        self.count.size_changed(buckets);
+        // Relaxed: see `bits`.
+        self.bits.store(buckets.ilog2() as u8, Relaxed);
+    }
+}
+
+impl worker::Resize for TableInner {
+    fn advance_resize(&self) -> bool {
         // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
         // Cleared before this thread reads the count, so that a later update makes a new request.
@@ -442,32 +467,6 @@ impl TableInner {
         self.resizing.store(resizer.is_waiting(), Relaxed);
         is_blocked || resizer.is_waiting()
     }
-
-    fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
-        let mut resizer = self.lock_resizer();
-        // Relaxed, both: a statistic.
-        self.resizing.store(true, Relaxed);
-        let result = self.resize(bits, &mut resizer);
-        let retired = resizer.take_retired();
-        self.resizing.store(false, Relaxed);
-        // `free_later` may run deferred destructors, which may resize this table.
-        drop(resizer);
-        retired.for_each(|array| {
-            // SAFETY: only `free_later` frees it.
-            let bytes = unsafe { array.get() }.bucket_bytes();
-            // Relaxed: a statistic.
-            self.counts.bucket_bytes.fetch_sub(bytes, Relaxed);
-            free_later(array);
-        });
-        result
-    }
-
-    /// Called when the size of the table has changed.
-    pub(super) fn size_changed(&self, buckets: usize) {
-        self.count.size_changed(buckets);
-        // Relaxed: see `bits`.
-        self.bits.store(buckets.ilog2() as u8, Relaxed);
-    }
 }
 
 impl Drop for TableInner {
@@ -492,7 +491,7 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 /// Panics inside a read section: a reader must not wait for readers, nor for a resizer that does.
-pub(super) fn assert_outside_sections(doing: &str) {
+pub(crate) fn assert_outside_sections(doing: &str) {
     assert!(
         !is_reading(),
         "{doing} waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned handle \

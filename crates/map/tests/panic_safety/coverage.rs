@@ -71,6 +71,9 @@ const HARMLESS_TRAITS: &[&str] = &["Debug for Cached", "Debug for Table", "Eq fo
 fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name == "flat") {
+            continue;
+        }
         if path.is_dir() {
             public_interface(&path, names);
             continue;

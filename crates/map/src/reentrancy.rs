@@ -2,13 +2,12 @@
 //! for itself panics instead.
 //!
 //! A key's `Eq` runs under a bucket's lock, and so does the caller's code while an
-//! [`Entry`](super::Entry) lives. An update of the same bucket there would hang. So that such
+//! [`Entry`](crate::raw::Entry) lives. An update of the same bucket there would hang. So that such
 //! errors are found early, an update of any bucket of that table panics.
 
 use std::cell::Cell;
 use std::ptr;
 
-use super::table::TableInner;
 use crate::sync::local;
 
 /// The limit on nesting: a key's `Eq` may update another table, whose keys' `Eq` updates a third.
@@ -16,7 +15,7 @@ const MAX_LOCKED_TABLES: usize = 8;
 
 struct LockedTables {
     count: Cell<usize>,
-    tables: [Cell<*const TableInner>; MAX_LOCKED_TABLES],
+    tables: [Cell<*const ()>; MAX_LOCKED_TABLES],
 }
 
 local! {
@@ -29,32 +28,38 @@ local! {
 ///
 /// Panics if this thread holds a lock of the table.
 #[inline(always)]
-pub(super) fn enter(table: &TableInner) {
+pub(crate) fn enter<T>(table: &T) {
+    let table = address(table);
     LOCKED_TABLES
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
 /// Call before locking a second bucket of the same table. Only renames do this: they cannot wait
 /// for themselves.
-pub(super) fn enter_again(table: &TableInner) {
-    LOCKED_TABLES.with(|locked| locked.push(table));
+pub(crate) fn enter_again<T>(table: &T) {
+    LOCKED_TABLES.with(|locked| locked.push(address(table)));
 }
 
 /// Call after unlocking a bucket, or just before. Tables may be left in any order.
 #[inline(always)]
-pub(super) fn leave(table: &TableInner) {
+pub(crate) fn leave<T>(table: &T) {
+    let table = address(table);
     LOCKED_TABLES.with(|locked| if locked.count.get() == 1 { locked.count.set(0) } else { locked.take_out(table) });
+}
+
+fn address<T>(table: &T) -> *const () {
+    ptr::from_ref(table).cast()
 }
 
 impl LockedTables {
     #[inline(always)]
-    fn push_first(&self, table: &TableInner) {
+    fn push_first(&self, table: *const ()) {
         self.tables[0].set(table);
         self.count.set(1);
     }
 
     #[cold]
-    fn push_other(&self, table: &TableInner) {
+    fn push_other(&self, table: *const ()) {
         assert!(
             self.position(table).is_none(),
             "this thread already holds the lock of a bucket of this table, and would wait for itself: code that runs under \
@@ -64,7 +69,7 @@ impl LockedTables {
         self.push(table);
     }
 
-    fn push(&self, table: &TableInner) {
+    fn push(&self, table: *const ()) {
         let count = self.count.get();
         assert!(
             count < MAX_LOCKED_TABLES,
@@ -75,14 +80,14 @@ impl LockedTables {
     }
 
     #[cold]
-    fn take_out(&self, table: &TableInner) {
+    fn take_out(&self, table: *const ()) {
         let Some(at) = self.position(table) else { return };
         let last = self.count.get() - 1;
         self.tables[at].set(self.tables[last].get());
         self.count.set(last);
     }
 
-    fn position(&self, table: &TableInner) -> Option<usize> {
-        self.tables[..self.count.get()].iter().rposition(|locked| ptr::eq(locked.get(), table))
+    fn position(&self, table: *const ()) -> Option<usize> {
+        self.tables[..self.count.get()].iter().rposition(|locked| locked.get() == table)
     }
 }

@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Returns zeroed memory of this layout, or `None`.
-pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
+pub(crate) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
     assert_ne!(layout.size(), 0);
     if is_mapped(layout) {
         return map(layout.size());
@@ -20,7 +20,7 @@ pub(super) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
 /// # Safety
 ///
 /// `memory` came from [`allocate_zeroed`] with this layout, and no thread uses it any more.
-pub(super) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     if is_mapped(layout) {
         // SAFETY: mapped in `map` with this size; no thread uses it any more.
         unsafe { unmap(memory, layout.size()) };

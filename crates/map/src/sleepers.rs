@@ -9,21 +9,37 @@ use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 ///
 /// It has two cache lines to itself, because processors fetch lines in pairs.
 #[repr(align(128))]
-pub(super) struct Sleepers(AtomicCount);
+pub(crate) struct Sleepers(AtomicCount);
 
 impl Sleepers {
     #[cfg(not(relativist_loom))]
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicCount::new(0))
     }
 
     #[cfg(relativist_loom)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicCount::new(0))
     }
 
+    /// The number of times that a thread looks at a lock before it sleeps.
+    #[cfg(not(relativist_loom))]
+    const SPINS: u32 = 64;
+
+    /// Waits while `is_locked`, which must neither panic nor park. Spins at first, then sleeps at
+    /// `key`. May return early. `spins` counts the calls.
+    #[cfg(not(relativist_loom))]
+    pub(crate) fn wait(&self, spins: &mut u32, key: usize, is_locked: impl Fn() -> bool) {
+        if *spins < Self::SPINS {
+            *spins += 1;
+            std::hint::spin_loop();
+        } else {
+            self.sleep(key, is_locked);
+        }
+    }
+
     /// Sleeps at `key` while `is_locked`, which must neither panic nor park. May return early.
-    pub(super) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
+    pub(crate) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
         // Relaxed: ordered by the fence.
         self.0.fetch_add(1, Relaxed);
         // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees
@@ -37,7 +53,7 @@ impl Sleepers {
     /// Called after the exchange that has unlocked the bucket at `key`. Makes that exchange a full
     /// barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]
-    pub(super) fn wake(&self, key: usize) {
+    pub(crate) fn wake(&self, key: usize) {
         fence_after_exchange();
         // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
         if self.0.load(Relaxed) != 0 {

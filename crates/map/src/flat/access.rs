@@ -1,0 +1,229 @@
+//! The basic operations on single entries: look up, insert, remove. The caller passes a guard.
+
+use std::hash::{BuildHasher, Hash};
+
+use equivalent::Equivalent;
+use relativist_rcu::{Guard, read};
+
+use super::map::FlatMap;
+use super::relocate::Relocatable;
+use super::segment::{Entry, Segment};
+use super::table::Put;
+use crate::access::{ExhaustedError, OccupiedError};
+use crate::raw;
+
+/// The number of lookups that are prefetched together.
+const BATCH: usize = 16;
+
+impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
+    /// Returns the value of a key. Wait-free.
+    ///
+    /// Finds every key that is in the map throughout the call, also during resizes.
+    #[inline]
+    pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+        self.find(key, guard).map(|entry| &entry.value)
+    }
+
+    /// Returns a copy of the value of a key. Takes no guard. Wait-free.
+    ///
+    /// ```
+    /// let map = relativist::flat::FlatMap::from([("one", 1)]);
+    /// assert_eq!(map.get_copied("one"), Some(1));
+    /// ```
+    #[inline]
+    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.get(key, &read()).copied()
+    }
+
+    /// Returns the key that is in the map, and its value. Wait-free.
+    #[inline]
+    pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.find(key, guard).map(Entry::pair)
+    }
+
+    /// Returns whether the key is in the map. Wait-free.
+    #[inline]
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
+        self.find(key, guard).is_some()
+    }
+
+    /// Returns the values of several keys. Each lookup is linearizable on its own. Faster than
+    /// single lookups if the map is larger than the processor's cache, because the memory for up to
+    /// 16 lookups is requested at once. Allocates nothing.
+    ///
+    /// ```
+    /// let map = relativist::flat::FlatMap::from([("one", 1), ("two", 2), ("three", 3)]);
+    /// let guard = relativist::read();
+    /// assert_eq!(map.get_many(["three", "four", "one"], &guard), [Some(&3), None, Some(&1)]);
+    /// ```
+    pub fn get_many<'g, Q, const N: usize>(&'g self, keys: [&Q; N], guard: &'g Guard) -> [Option<&'g V>; N]
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let mut values = [None; N];
+        for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
+            let mut hashes = [raw::Hash::new(0); BATCH];
+            for (hash, key) in hashes.iter_mut().zip(keys) {
+                *hash = self.table.hash(*key);
+                self.table.prefetch(*hash, guard);
+            }
+            for ((hash, key), value) in hashes.iter().zip(keys).zip(values) {
+                *value = self.find_hashed(*hash, *key, guard).map(|entry| &entry.value);
+            }
+        }
+        values
+    }
+
+    #[inline(always)]
+    pub(super) fn find<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g Entry<K, V>>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.find_hashed(self.table.hash(key), key, guard)
+    }
+
+    #[inline(always)]
+    pub(super) fn find_hashed<'g, Q>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Entry<K, V>>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        self.table.find(hash, |found| key.equivalent(found), guard)
+    }
+}
+
+impl<K, V, S> FlatMap<K, V, S>
+where
+    K: Hash + Eq + Relocatable,
+    V: Relocatable,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Sets the value of a key, and returns the previous one. A lookup sees either of them, and at
+    /// no instant neither.
+    ///
+    /// The key is replaced as well, which matters if equal keys can be distinguished. (std's map
+    /// keeps the old key.)
+    ///
+    /// Aborts if there is no memory; [`FlatMap::checked_insert`] returns an error instead.
+    #[inline]
+    pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
+        let hash = self.table.hash(&key);
+        match self.table.put(hash, Entry { key, value }, true, guard) {
+            Put::Inserted(_) => None,
+            Put::Replaced { old } => Some(&old.value),
+            Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
+        }
+    }
+
+    /// Like [`FlatMap::insert`], but returns an error if memory is exhausted, instead of aborting.
+    ///
+    /// Only memory for a segment of the key's bucket can cause the error. If there is no memory for
+    /// a larger array, the map keeps the one that it has. Other allocations may abort the process:
+    /// further segments when entries move to a larger array; the deferred drop of a replaced entry;
+    /// and those that [`HashMap::checked_insert`](crate::HashMap::checked_insert) lists.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no memory for the entry. The error contains `key` and `value`.
+    pub fn checked_insert<'g>(
+        &'g self,
+        key: K,
+        value: V,
+        guard: &'g Guard,
+    ) -> Result<Option<&'g V>, ExhaustedError<K, V>> {
+        let hash = self.table.hash(&key);
+        match self.table.put(hash, Entry { key, value }, true, guard) {
+            Put::Inserted(_) => Ok(None),
+            Put::Replaced { old } => Ok(Some(&old.value)),
+            Put::Occupied { entry, .. } | Put::Exhausted(entry) => {
+                let Entry { key, value } = entry;
+                Err(ExhaustedError { key, value })
+            }
+        }
+    }
+
+    /// Inserts an entry if the key is not in the map, and returns a reference to the value.
+    /// Wait-free if the key is present.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the key is in the map. The error contains the value in the map, and
+    /// `value`.
+    pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
+        let hash = self.table.hash(&key);
+        if let Some(entry) = self.find_hashed(hash, &key, guard) {
+            // The key is dropped first: if its destructor panicked later, the result would be
+            // leaked.
+            drop(key);
+            return Err(OccupiedError { current: &entry.value, value });
+        }
+        self.put_new(hash, Entry { key, value }, guard)
+            .map(|new| &new.value)
+            .map_err(|(current, entry)| OccupiedError { current: &current.value, value: entry.value })
+    }
+
+    /// Inserts several entries, as [`FlatMap::insert`] does. Faster if the map is larger than the
+    /// processor's cache, because memory is requested for up to 16 entries at once. Replaced
+    /// entries are dropped.
+    ///
+    /// ```
+    /// let map = relativist::flat::FlatMap::new();
+    /// map.pin().insert_many((0..1000).map(|n| (n, n * n)));
+    /// assert_eq!(map.get_copied(&30), Some(900));
+    /// ```
+    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>, guard: &Guard) {
+        let mut entries = entries.into_iter();
+        let mut batch: [Option<(raw::Hash, Entry<K, V>)>; BATCH] = [const { None }; BATCH];
+        loop {
+            let mut filled = 0;
+            for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
+                let hash = self.table.hash(&key);
+                self.table.prefetch(hash, guard);
+                *place = Some((hash, Entry { key, value }));
+                filled += 1;
+            }
+            for (hash, entry) in batch.iter_mut().filter_map(Option::take) {
+                if let Put::Exhausted(_) = self.table.put(hash, entry, true, guard) {
+                    Segment::<K, V>::abort();
+                }
+            }
+            if filled < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Removes a key and returns its value, which stays valid as long as the guard and is dropped
+    /// after a grace period. Wait-free if the key is absent.
+    #[inline]
+    pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+        self.remove_entry(key, guard).map(|(_, value)| value)
+    }
+
+    /// Like [`FlatMap::remove`], but also returns the key that was in the map.
+    #[inline]
+    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.table.remove(self.table.hash(key), |found| key.equivalent(found), guard).map(Entry::pair)
+    }
+
+    /// Inserts an entry if its key is not in the map. Otherwise returns the entry that has the key,
+    /// and the new one.
+    pub(super) fn put_new<'g>(&'g self, hash: raw::Hash, entry: Entry<K, V>, guard: &'g Guard) -> PutNew<'g, K, V> {
+        match self.table.put(hash, entry, false, guard) {
+            Put::Inserted(new) => Ok(new),
+            Put::Occupied { current, entry } => Err((current, entry)),
+            Put::Replaced { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
+        }
+    }
+}
+
+/// The result for a new entry; see [`FlatMap::put_new`].
+pub(super) type PutNew<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;

@@ -1,0 +1,270 @@
+//! The array of first segments, and its place in a resize.
+
+use std::alloc::Layout;
+use std::marker::PhantomData;
+use std::ptr::{NonNull, null_mut};
+use std::sync::PoisonError;
+
+use relativist_rcu::defer_raw;
+
+use super::segment::{Link, Place, Segment};
+use super::word::{Tag, Word};
+use crate::memory;
+use crate::raw::{AllocError, Hash};
+use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
+
+/// The header of an array, at the start of its memory. The first segments follow.
+#[repr(C, align(64))]
+pub(super) struct Header<K, V> {
+    /// A hash has its bucket in the highest bits: 64 minus the number of these.
+    shift: u32,
+    /// The array to which this one is being moved, or was. Null before that.
+    next: AtomicPtr<Self>,
+    /// The chunks of buckets that threads have begun to move, and those that they have moved.
+    claimed: AtomicUsize,
+    moved: AtomicUsize,
+    /// The later segments of buckets that have moved: freed with the array.
+    chains: Mutex<Vec<ChainOfMoved<K, V>>>,
+}
+
+/// The link of a bucket that has moved.
+struct ChainOfMoved<K, V>(Link<K, V>);
+
+// SAFETY: it is used once, by the thread that frees the array.
+unsafe impl<K, V> Send for ChainOfMoved<K, V> {}
+
+/// A pointer to an array that is alive during `'a`.
+pub(super) struct Array<'a, K, V> {
+    header: NonNull<Header<K, V>>,
+    alive: PhantomData<&'a Header<K, V>>,
+}
+
+impl<K, V> Clone for Array<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Array<'_, K, V> {}
+
+/// An [`Array`] that can be replaced while other threads read it.
+pub(super) struct AtomicArray<K, V>(AtomicPtr<Header<K, V>>);
+
+impl<K, V> AtomicArray<K, V> {
+    pub(super) fn new(array: Array<'_, K, V>) -> Self {
+        Self(AtomicPtr::new(array.header.as_ptr()))
+    }
+
+    /// # Safety
+    ///
+    /// The array stored must stay alive during `'a`.
+    #[inline(always)]
+    pub(super) unsafe fn load<'a>(&self) -> Array<'a, K, V> {
+        // Acquire: pairs with the Release in `publish`: the caller sees all buckets as they were
+        // moved.
+        let header = self.0.load(Acquire);
+        // SAFETY: never null.
+        Array { header: unsafe { NonNull::new_unchecked(header) }, alive: PhantomData }
+    }
+
+    pub(super) fn publish(&self, array: Array<'_, K, V>) {
+        // Release: pairs with the Acquire in `load`.
+        self.0.store(array.header.as_ptr(), Release);
+    }
+}
+
+impl<'a, K, V> Array<'a, K, V> {
+    /// The maximum number of bits of a bucket number.
+    pub(super) const MAX_BITS: u32 = 40;
+
+    /// The number of buckets, of the larger array, that a thread moves at a time.
+    const CHUNK_BITS: u32 = if cfg!(relativist_loom) { 1 } else { 6 };
+
+    /// Allocates 2^`bits` empty buckets.
+    pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
+        let failed = AllocError::new(bits, size_of::<Segment<K, V>>());
+        let layout = Self::layout(bits).ok_or(failed)?;
+        let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header<K, V>>();
+        // SAFETY: fresh memory of sufficient size and alignment.
+        unsafe {
+            header.write(Header {
+                shift: 64 - bits,
+                next: AtomicPtr::new(null_mut()),
+                claimed: AtomicUsize::new(0),
+                moved: AtomicUsize::new(0),
+                chains: Mutex::new(Vec::new()),
+            });
+        }
+        let array = Self { header, alive: PhantomData };
+        #[cfg(relativist_loom)]
+        (0..array.len()).for_each(|bucket| {
+            // SAFETY: within the memory that was allocated.
+            unsafe { array.segments().add(bucket).write(Segment::empty()) }
+        });
+        Ok(array)
+    }
+
+    fn layout(bits: u32) -> Option<Layout> {
+        if bits > Self::MAX_BITS {
+            return None;
+        }
+        let segments = Layout::array::<Segment<K, V>>(1 << bits).ok()?;
+        Some(Layout::new::<Header<K, V>>().extend(segments).ok()?.0)
+    }
+
+    fn header(&self) -> &'a Header<K, V> {
+        // SAFETY: alive during `'a`.
+        unsafe { self.header.as_ref() }
+    }
+
+    #[inline(always)]
+    fn segments(&self) -> NonNull<Segment<K, V>> {
+        // SAFETY: the segments follow the header. The alignment of both is that of a cache line, so
+        // there is no padding between them. (A larger alignment of entries is that of `layout`.)
+        unsafe { self.header.byte_add(Self::OFFSET).cast() }
+    }
+
+    const OFFSET: usize = size_of::<Header<K, V>>().next_multiple_of(align_of::<Segment<K, V>>());
+
+    pub(super) fn bits(&self) -> u32 {
+        64 - self.header().shift
+    }
+
+    pub(super) fn len(&self) -> usize {
+        1 << self.bits()
+    }
+
+    #[inline(always)]
+    pub(super) fn bucket_of(&self, hash: Hash) -> usize {
+        (hash.get() >> self.header().shift) as usize
+    }
+
+    /// Returns the first hash of a bucket, and the last.
+    pub(super) fn hashes_of(&self, bucket: usize) -> (u64, u64) {
+        let first = (bucket as u64) << self.header().shift;
+        (first, first | ((1 << self.header().shift) - 1))
+    }
+
+    /// Returns the first segment of the bucket of this hash.
+    #[inline(always)]
+    pub(super) fn bucket(&self, hash: Hash) -> &'a Segment<K, V> {
+        // SAFETY: the highest bits of a hash are less than the number of buckets.
+        unsafe { self.segments().add(self.bucket_of(hash)).as_ref() }
+    }
+
+    /// Returns the first segment of a bucket.
+    pub(super) fn bucket_at(&self, bucket: usize) -> &'a Segment<K, V> {
+        assert!(bucket < self.len());
+        // SAFETY: within the array.
+        unsafe { self.segments().add(bucket).as_ref() }
+    }
+
+    /// Returns the array to which this one is being moved, or was.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<Self> {
+        // Acquire: pairs with the Release in `begin_move`: the caller sees the empty segments.
+        let next = self.header().next.load(Acquire);
+        // The next array is freed after this one, because it is replaced later.
+        NonNull::new(next).map(|header| Self { header, alive: PhantomData })
+    }
+
+    /// Makes threads move this array to `next`. The caller holds the resizer's mutex.
+    pub(super) fn begin_move(&self, next: Self) {
+        // Release: pairs with the Acquire in `next`.
+        self.header().next.store(next.header.as_ptr(), Release);
+    }
+
+    /// Takes buckets to move: a range of the smaller one of the two arrays. Returns `None` if all
+    /// are taken.
+    pub(super) fn claim(&self, next: &Self) -> Option<std::ops::Range<usize>> {
+        let (chunk, chunks) = self.chunks(next);
+        // Relaxed, both: a claim orders nothing; the lock of each bucket does. The load keeps the
+        // counter from overflowing.
+        if self.header().claimed.load(Relaxed) >= chunks {
+            return None;
+        }
+        let claimed = self.header().claimed.fetch_add(1, Relaxed);
+        (claimed < chunks).then(|| claimed * chunk..(claimed + 1) * chunk)
+    }
+
+    /// Called after all buckets of a claim have moved. Returns whether these were the last.
+    pub(super) fn complete_claim(&self, next: &Self) -> bool {
+        // AcqRel: the thread that moves the last buckets sees what the others have moved, and
+        // publishes it together with the next array.
+        self.header().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1
+    }
+
+    /// Returns the number of buckets of the smaller array in a chunk, and the number of chunks.
+    fn chunks(&self, next: &Self) -> (usize, usize) {
+        let (smaller, larger) = (self.bits().min(next.bits()), self.bits().max(next.bits()));
+        let chunk = Self::CHUNK_BITS.saturating_sub(larger - smaller).min(smaller);
+        (1 << chunk, 1 << (smaller - chunk))
+    }
+
+    /// Returns the later segments of buckets that have not moved.
+    pub(super) fn chains_in_place(self) -> impl Iterator<Item = Link<K, V>> + use<'a, K, V> {
+        let buckets = (0..self.len()).map(move |bucket| self.bucket_at(bucket));
+        buckets.filter(|first| !first.word().is_moved()).filter_map(Segment::later)
+    }
+
+    /// Keeps the later segments of buckets that have moved until the array is freed.
+    pub(super) fn keep_chains(&self, chains: Vec<Link<K, V>>) {
+        if !chains.is_empty() {
+            let mut kept = self.header().chains.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.extend(chains.into_iter().map(ChainOfMoved));
+        }
+    }
+
+    /// Frees the array and all its segments after a grace period. Drops no entries.
+    ///
+    /// # Safety
+    ///
+    /// All buckets have moved, and no later reader can find the array.
+    pub(super) unsafe fn retire(self) {
+        // The size is not stated, so that no thread waits for readers because of it. An array is
+        // followed by a larger one, or replaced after a grace period, which bounds the memory.
+        // SAFETY: guaranteed by the caller.
+        unsafe { defer_raw(self.header.cast(), 0, |header| Array::<K, V>::free_at(header.cast())) };
+    }
+
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    unsafe fn free_at(header: NonNull<Header<K, V>>) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { Array { header, alive: PhantomData }.free() };
+    }
+
+    /// Frees the array, and the segments of buckets that have moved. Drops no entries, and frees no
+    /// other segments.
+    ///
+    /// # Safety
+    ///
+    /// No thread uses it any more.
+    pub(super) unsafe fn free(self) {
+        let layout = Self::layout(self.bits()).expect("the array was allocated with this layout");
+        // SAFETY: guaranteed by the caller; each chain is in the list once.
+        unsafe {
+            let kept = &mut (*self.header.as_ptr()).chains;
+            let kept = std::mem::take(kept.get_mut().unwrap_or_else(PoisonError::into_inner));
+            kept.into_iter().for_each(|chain| Segment::free_chain(chain.0));
+            #[cfg(relativist_loom)]
+            (0..self.len()).for_each(|bucket| self.segments().add(bucket).drop_in_place());
+            self.header.drop_in_place();
+            memory::free(self.header.cast(), layout);
+        }
+    }
+}
+
+/// Calls a function for each place with a live entry in a bucket that is locked, or that no other
+/// thread can find. `word` is the word of its first segment.
+pub(super) fn for_each_live<K, V>(first: &Segment<K, V>, word: Word, mut f: impl FnMut(Place<'_, K, V>, Tag)) {
+    let mut segment = Some((first, word));
+    while let Some((here, word)) = segment {
+        for slot in word.live() {
+            f(Place { segment: here, slot }, word.tag(slot));
+        }
+        // SAFETY: the caller holds the lock, or is alone.
+        segment = unsafe { here.next().segment() }.map(|next| (next, next.word()));
+    }
+}

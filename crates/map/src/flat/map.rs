@@ -1,0 +1,273 @@
+//! The flat map: construction, size and resizing. Operations on entries are in `access.rs`.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use relativist_rcu::{is_reading, read};
+
+use super::pinned::Pinned;
+use super::resize::bits_for;
+use super::table::Table;
+use crate::policy::Policy;
+use crate::raw::AllocError;
+use crate::stats::Stats;
+
+/// A concurrent hash map that stores entries inside its buckets. Lookups are wait-free, even while
+/// the map grows or shrinks.
+///
+/// The [module](super) says how it differs from [`HashMap`](crate::HashMap), and when to use which.
+///
+/// ```
+/// use relativist::flat::FlatMap;
+///
+/// let map = FlatMap::new();
+/// let pinned = map.pin();
+/// pinned.insert("one", 1);
+/// assert_eq!(pinned.get("one"), Some(&1));
+/// assert_eq!(pinned.insert("one", 11), Some(&1));
+/// assert_eq!(pinned.remove("one"), Some(&11));
+/// assert!(pinned.is_empty());
+/// ```
+///
+/// The reference that `get` returns cannot be used after the handle was dropped:
+///
+/// ```compile_fail,E0716
+/// # let map = relativist::flat::FlatMap::from([("one", 1)]);
+/// let one = map.pin().get("one"); // error: the handle is dropped at the end of the statement
+/// assert_eq!(one, Some(&1));
+/// ```
+///
+/// ```
+/// # let map = relativist::flat::FlatMap::from([("one", 1)]);
+/// let pinned = map.pin();
+/// let one = pinned.get("one");
+/// assert_eq!(one, Some(&1));
+/// ```
+///
+/// The types of keys and values are *invariant*, because they are inserted through a shared
+/// reference (see [`HashMap`](crate::HashMap)):
+///
+/// ```compile_fail,E0308
+/// # use relativist::flat::FlatMap;
+/// type TakesAny = for<'a> fn(&'a str);
+/// type TakesStatic = fn(&'static str);
+///
+/// fn narrow(map: &FlatMap<u32, TakesAny>) -> &FlatMap<u32, TakesStatic> {
+///     map // error: mismatched types
+/// }
+/// ```
+///
+/// # Costs and progress
+///
+/// | operation | progress | costs |
+/// |---|---|---|
+/// | lookup | wait-free | a bucket; at the highest load a second segment for every fifth entry |
+/// | iteration step | wait-free | the same |
+/// | insert, replace, remove | blocks on updates of the same bucket | the same, and a short lock |
+/// | update, compute and the like | the same, and again if the entry is changed or moved meanwhile | a lookup and one of those per attempt |
+/// | resizing | automatic by updates and a background thread; only shrinking waits for readers | each entry is copied about once as the map doubles |
+///
+/// # Memory
+///
+/// A bucket takes 16 bytes and three entries, rounded up to a multiple of 64 bytes. There are 1.5
+/// to 3 entries per bucket while a map grows, and at least 0.375 after removals. While a map is
+/// resized it has two arrays. Replaced arrays are freed after a grace period: if a reader stays in
+/// its section while the map grows, they take less than the present array all together.
+///
+/// The entry of a removed key, or of a replaced value, is dropped after a grace period; the bounds
+/// are those of [`HashMap`](crate::HashMap#bounds).
+pub struct FlatMap<K, V, S = RandomState> {
+    pub(super) table: Arc<Table<K, V, S>>,
+    _owns: PhantomData<Owned<K, V>>,
+}
+
+/// The keys and values that the map owns; the function type makes the map invariant in them.
+type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
+
+// SAFETY: the map owns its keys and values, returns shared references to them on any thread that
+// has a `&FlatMap`, and moves them in and out on any thread. This is sound for types that are `Send
+// + Sync`. The hasher is shared with the worker only if it is `Send + Sync`, which updates need.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for FlatMap<K, V, S> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for FlatMap<K, V, S> {}
+
+impl<K, V> FlatMap<K, V> {
+    /// Creates an empty map of two buckets, which grows as needed.
+    pub fn new() -> Self {
+        Self::with_hasher(RandomState::new())
+    }
+
+    /// Creates an empty map with buckets for `capacity` entries. It never shrinks below them
+    /// automatically.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated;
+    /// [`Builder::build_flat`](crate::Builder::build_flat) returns an error instead.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self::with_capacity_and_hasher(capacity, RandomState::new())
+    }
+}
+
+impl<K, V, S> FlatMap<K, V, S> {
+    /// Creates an empty map of two buckets that hashes with `hasher`.
+    ///
+    /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
+    /// ([`raw::Hash`](struct@crate::raw::Hash)).
+    pub fn with_hasher(hasher: S) -> Self {
+        Self::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// Combines [`FlatMap::with_capacity`] and [`FlatMap::with_hasher`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated.
+    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+        let built = crate::Builder::new().capacity(capacity).hasher(hasher).build_flat();
+        built.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) fn of(table: Table<K, V, S>) -> Self {
+        Self { table: Arc::new(table), _owns: PhantomData }
+    }
+
+    pub(super) fn into_table(self) -> Arc<Table<K, V, S>> {
+        self.table
+    }
+
+    /// Enters a read section and returns a handle with all operations on entries.
+    ///
+    /// Cheap enough for each single operation. A handle may also be kept for many operations: the
+    /// map grows meanwhile as it does without one. Until the handle is dropped, nothing that any
+    /// thread removes is reclaimed, and no slot is used again.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_, K, V, S> {
+        Pinned::new(self, read())
+    }
+
+    /// Returns the number of entries. It is exact if no thread updates the map meanwhile.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Returns whether the map has no entries; see [`FlatMap::len`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the hasher.
+    pub fn hasher(&self) -> &S {
+        &self.table.hasher
+    }
+
+    /// Returns the policy by which the map is resized.
+    pub fn policy(&self) -> Policy {
+        self.table.policy
+    }
+
+    /// Returns the number of buckets.
+    pub fn buckets(&self) -> usize {
+        self.table.buckets(&read())
+    }
+
+    /// Returns whether a resize is in progress.
+    pub fn is_resizing(&self) -> bool {
+        self.table.is_resizing(&read())
+    }
+
+    /// Returns statistics about the table. Walks all of it.
+    pub fn stats(&self) -> Stats {
+        self.table.stats(&read())
+    }
+}
+
+impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
+    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Other
+    /// threads can use the map during a resize. Waits for readers if the map shrinks. An automatic
+    /// map may soon be resized again, if this size does not fit its policy.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this thread holds a guard or a pinned handle: it would wait for itself.
+    ///
+    /// ```
+    /// let map: relativist::flat::FlatMap<i32, i32> = relativist::flat::FlatMap::new();
+    /// map.resize_to(1000)?;
+    /// assert_eq!(map.buckets(), 1024);
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
+        crate::raw::assert_outside_sections("resizing");
+        self.table.resize_now(bits_for(buckets))
+    }
+
+    /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
+    /// [`Policy`]'s ceiling. Does not wait for readers.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated.
+    pub fn reserve(&self, additional: usize) {
+        self.try_reserve(additional).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// Like [`FlatMap::reserve`], but returns an error if the buckets cannot be allocated.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
+    ///
+    /// ```
+    /// let map: relativist::flat::FlatMap<i32, i32> = relativist::flat::FlatMap::new();
+    /// map.try_reserve(1000)?;
+    /// assert!(map.try_reserve(usize::MAX).is_err());
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
+        let wanted = self.policy().smallest_for(self.len().saturating_add(additional));
+        if wanted > self.buckets() { self.table.resize_now(bits_for(wanted)) } else { Ok(()) }
+    }
+
+    /// Shrinks to the size for the current number of entries. Otherwise like
+    /// [`FlatMap::resize_to`].
+    ///
+    /// # Errors
+    ///
+    /// See [`FlatMap::resize_to`].
+    ///
+    /// # Panics
+    ///
+    /// See [`FlatMap::resize_to`].
+    pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        let wanted = self.policy().smallest_for(self.len());
+        if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+    }
+
+    /// Makes room for the entries that are about to be inserted. This only saves resizes: without
+    /// memory the map grows step by step.
+    pub(super) fn expect(&self, additional: usize) {
+        if !is_reading() {
+            let _ = self.try_reserve(additional);
+        }
+    }
+}
+
+impl<K, V, S: Default> Default for FlatMap<K, V, S> {
+    fn default() -> Self {
+        Self::with_hasher(S::default())
+    }
+}
+
+impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher> fmt::Debug for FlatMap<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guard = read();
+        f.debug_map().entries(self.iter(&guard)).finish()
+    }
+}

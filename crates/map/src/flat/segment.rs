@@ -1,0 +1,326 @@
+//! Segments: the memory of entries. A bucket is a chain of them, of which the first is in the
+//! array.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use relativist_rcu::defer_raw;
+
+use super::word::{Slots, Tag, Word};
+use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release};
+
+/// A key and its value.
+pub(crate) struct Entry<K, V> {
+    pub(crate) key: K,
+    pub(crate) value: V,
+}
+
+impl<K, V> Entry<K, V> {
+    /// Returns the bits, for a copy that takes the place of this entry.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> &EntryBits<K, V> {
+        // SAFETY: `MaybeUninit` has the same layout.
+        unsafe { &*std::ptr::from_ref(self).cast() }
+    }
+
+    pub(crate) fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
+    }
+}
+
+/// The bits of an entry, which may be copied, because dropping them drops nothing.
+pub(super) type EntryBits<K, V> = MaybeUninit<Entry<K, V>>;
+
+/// A segment of a bucket. With entries of 16 bytes it fills a cache line.
+///
+/// The holder of the bucket's lock writes the word, the link, and free slots. Readers load a word
+/// and read the slots that it shows as live. These stay as they are until the readers have left
+/// their sections.
+#[repr(C, align(64))]
+pub(super) struct Segment<K, V> {
+    word: AtomicBits,
+    next: AtomicPtr<Self>,
+    slots: [UnsafeCell<EntryBits<K, V>>; Word::SLOTS],
+}
+
+/// The place of an entry: a slot of a segment.
+pub(super) struct Place<'g, K, V> {
+    pub(super) segment: &'g Segment<K, V>,
+    pub(super) slot: usize,
+}
+
+impl<K, V> Clone for Place<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Place<'_, K, V> {}
+
+impl<'g, K, V> Place<'g, K, V> {
+    /// # Safety
+    ///
+    /// The slot is or was live, and the caller has been in its read section since, or holds the
+    /// lock.
+    #[inline(always)]
+    pub(super) unsafe fn entry(self) -> &'g Entry<K, V> {
+        // SAFETY: a live slot is initialised, and no thread writes to it before the caller has
+        // left.
+        unsafe { (*self.segment.slots[self.slot].get()).assume_init_ref() }
+    }
+
+    /// Returns the bits of the entry. Copies of `MaybeUninit` make no claims about the pointers in
+    /// it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`entry`](Self::entry).
+    pub(super) unsafe fn bits(self) -> &'g EntryBits<K, V> {
+        // SAFETY: guaranteed by the caller.
+        unsafe { &*self.segment.slots[self.slot].get() }
+    }
+
+    /// Drops the entry.
+    ///
+    /// # Safety
+    ///
+    /// The slot is live, no other thread has access to it, and the entry is not used any more.
+    pub(super) unsafe fn drop_in_place(self) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { (*self.segment.slots[self.slot].get()).assume_init_drop() };
+    }
+
+    /// # Safety
+    ///
+    /// The slot is free, and the caller holds the lock of the bucket or is the only one that can
+    /// find it.
+    #[inline(always)]
+    pub(super) unsafe fn write(self, entry: &EntryBits<K, V>) {
+        // SAFETY: no thread reads a free slot, and the lock excludes other writers.
+        unsafe { self.segment.slots[self.slot].get().copy_from_nonoverlapping(entry, 1) };
+    }
+}
+
+/// The link to the next segment. In first segments it has a filter in its upper 16 bits: bit *n* is
+/// set if some entry in later segments has *n* in the last four bits of its tag.
+pub(super) struct Link<K, V>(*mut Segment<K, V>);
+
+impl<K, V> Clone for Link<K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for Link<K, V> {}
+
+impl<K, V> Link<K, V> {
+    const FILTER_SHIFT: u32 = 48;
+    pub(super) const NONE: Self = Self(null_mut());
+
+    /// Returns whether an entry with this tag may be in later segments.
+    #[inline(always)]
+    pub(super) fn may_lead_to(self, tag: Tag) -> bool {
+        self.filter() & tag.filter_bit() != 0
+    }
+
+    fn filter(self) -> usize {
+        self.0.addr() >> Self::FILTER_SHIFT
+    }
+
+    /// Adds bits to the filter.
+    pub(super) fn with_filter(self, filter: usize) -> Self {
+        Self(self.0.map_addr(|link| link | filter << Self::FILTER_SHIFT))
+    }
+
+    pub(super) fn without_filter(self) -> Self {
+        Self(self.0.map_addr(|link| link & ((1 << Self::FILTER_SHIFT) - 1)))
+    }
+
+    /// Returns the same filter with another segment.
+    pub(super) fn with_segment(self, segment: NonNull<Segment<K, V>>) -> Self {
+        Self(segment.as_ptr()).with_filter(self.filter())
+    }
+
+    pub(super) fn pointer(self) -> Option<NonNull<Segment<K, V>>> {
+        NonNull::new(self.without_filter().0)
+    }
+
+    /// # Safety
+    ///
+    /// The link was loaded in a read section that lasts for `'g`, or under the lock.
+    #[inline(always)]
+    pub(super) unsafe fn segment<'g>(self) -> Option<&'g Segment<K, V>> {
+        // SAFETY: a segment is freed a grace period after the link to it is removed.
+        self.pointer().map(|segment| unsafe { segment.as_ref() })
+    }
+}
+
+impl<K, V> Segment<K, V> {
+    /// An empty segment. Memory filled with zeros is one, too, except under loom.
+    #[cfg(relativist_loom)]
+    pub(super) fn empty() -> Self {
+        let slots = std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit()));
+        Self { word: AtomicBits::new(0), next: AtomicPtr::new(null_mut()), slots }
+    }
+
+    /// Allocates an empty segment outside of arrays.
+    pub(super) fn allocate() -> Option<NonNull<Self>> {
+        // SAFETY: the size is not zero.
+        let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();
+        assert!(segment.addr().get() >> Link::<K, V>::FILTER_SHIFT == 0, "a segment must lie below 2^48: {segment:p}");
+        // SAFETY: fresh memory. The slots of an empty segment need not be initialised.
+        unsafe {
+            (&raw mut (*segment.as_ptr()).word).write(AtomicBits::new(Word::EMPTY.bits()));
+            (&raw mut (*segment.as_ptr()).next).write(AtomicPtr::new(null_mut()));
+        }
+        Some(segment)
+    }
+
+    /// Ends the process: there is no memory for a segment.
+    #[cold]
+    pub(crate) fn abort() -> ! {
+        handle_alloc_error(Layout::new::<Self>())
+    }
+
+    /// Frees a segment that is not in an array. Entries in it are not dropped.
+    ///
+    /// # Safety
+    ///
+    /// It came from [`allocate`](Self::allocate), and no thread uses it any more.
+    pub(super) unsafe fn free(segment: NonNull<Self>) {
+        // SAFETY: guaranteed by the caller. (Dropping it drops no entries. Under loom it checks
+        // that all accesses happened before.)
+        unsafe {
+            segment.drop_in_place();
+            dealloc(segment.as_ptr().cast(), Layout::new::<Self>());
+        }
+    }
+
+    /// Frees all segments of a chain; see [`free`](Self::free).
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free), for each of them.
+    pub(super) unsafe fn free_chain(mut link: Link<K, V>) {
+        while let Some(segment) = link.pointer() {
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                link = segment.as_ref().next();
+                Self::free(segment);
+            }
+        }
+    }
+
+    /// Frees all segments of a chain after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// They came from [`allocate`](Self::allocate), and no later reader can find them.
+    pub(super) unsafe fn retire_chain(mut link: Link<K, V>) {
+        while let Some(segment) = link.pointer() {
+            // SAFETY: guaranteed by the caller. The link of a segment that is not in the table any
+            // more does not change.
+            unsafe {
+                link = segment.as_ref().next();
+                defer_raw(segment.cast(), size_of::<Self>(), |segment| Self::free(segment.cast()));
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn word(&self) -> Word {
+        // Acquire: pairs with the Release of `set_word` and `exchange_word`. The caller sees the
+        // entries of live slots as they were written, and if the bucket has moved, the next array
+        // with its entries.
+        Word::from_bits(self.word.load(Acquire))
+    }
+
+    /// Sets the word. The caller holds the lock.
+    pub(super) fn set_word(&self, word: Word) {
+        // Release: pairs with the Acquire in `word`.
+        self.word.store(word.bits(), Release);
+    }
+
+    /// Sets the word of a first segment that is locked, and so unlocks it.
+    #[inline(always)]
+    pub(super) fn exchange_word(&self, word: Word) {
+        // AcqRel: Release pairs with the Acquire in `word` and `try_lock`. An exchange, because a
+        // lookup by this thread must not overtake the store; see `Head::unlock`.
+        self.word.swap(word.bits(), AcqRel);
+    }
+
+    /// Locks the bucket of this first segment, if its word still is `word`, which is not locked.
+    #[inline(always)]
+    pub(super) fn try_lock(&self, word: Word) -> bool {
+        // AcqRel: Acquire pairs with the Release of `exchange_word`; Release keeps publishing the
+        // entries to readers that load this word. On failure the caller loads again, hence Relaxed.
+        self.word.compare_exchange(word.bits(), word.locked().bits(), AcqRel, Relaxed).is_ok()
+    }
+
+    #[inline(always)]
+    pub(super) fn next(&self) -> Link<K, V> {
+        // Acquire: pairs with the Release of `set_next`: the caller sees the segment as it was
+        // filled.
+        Link(self.next.load(Acquire))
+    }
+
+    /// Returns the link if there are later segments.
+    pub(super) fn later(&self) -> Option<Link<K, V>> {
+        Some(self.next()).filter(|link| link.pointer().is_some())
+    }
+
+    /// Sets the link. The caller holds the lock, or no other thread can find the segment.
+    pub(super) fn set_next(&self, link: Link<K, V>) {
+        // Release: pairs with the Acquire in `next`.
+        self.next.store(link.0, Release);
+    }
+
+    /// Finds the key with this tag, in the slots that `word` shows as live, and in later segments.
+    ///
+    /// # Safety
+    ///
+    /// The word was loaded from this segment in a read section that lasts for `'g`, or under the
+    /// lock.
+    #[inline(always)]
+    pub(super) unsafe fn find<'g>(
+        &'g self,
+        word: Word,
+        tag: Tag,
+        mut is_match: impl FnMut(&K) -> bool,
+    ) -> Option<Place<'g, K, V>> {
+        // SAFETY: guaranteed by the caller.
+        if let Some(place) = unsafe { self.find_here(word.matches(tag), &mut is_match) } {
+            return Some(place);
+        }
+        let mut link = self.next();
+        if !link.may_lead_to(tag) {
+            return None;
+        }
+        // SAFETY: as above; each word is loaded in the section.
+        while let Some(segment) = unsafe { link.segment() } {
+            // SAFETY: as above.
+            if let Some(place) = unsafe { segment.find_here(segment.word().matches(tag), &mut is_match) } {
+                return Some(place);
+            }
+            link = segment.next();
+        }
+        None
+    }
+
+    /// # Safety
+    ///
+    /// As for [`find`](Self::find): these slots are live.
+    #[inline(always)]
+    unsafe fn find_here<'g>(&'g self, slots: Slots, mut is_match: impl FnMut(&K) -> bool) -> Option<Place<'g, K, V>> {
+        for slot in slots {
+            let place = Place { segment: self, slot };
+            // SAFETY: guaranteed by the caller.
+            if is_match(&unsafe { place.entry() }.key) {
+                return Some(place);
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,401 @@
+//! The table: what it owns, lookups, and updates of single entries.
+
+use std::cell::Cell;
+use std::hash::{BuildHasher, Hash};
+use std::mem::{MaybeUninit, forget, needs_drop};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use relativist_rcu::{Guard, active_barrier, clock, defer_raw, read};
+
+use super::array::{Array, AtomicArray, for_each_live};
+use super::relocate::Relocatable;
+use super::segment::{Entry, EntryBits, Place, Segment};
+use super::word::Tag;
+use crate::counter::Counter;
+use crate::policy::Policy;
+use crate::raw::{self, AllocError};
+use crate::stats::Stats;
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, local};
+
+/// The state of a map, which it shares with the resize worker.
+pub(crate) struct Table<K, V, S> {
+    /// Replaced when all its buckets have moved to the next one; freed after a grace period.
+    pub(super) array: AtomicArray<K, V>,
+    pub(super) hasher: S,
+    pub(super) policy: Policy,
+    pub(super) count: Counter,
+    /// The number of removals after which a thread drives grace periods.
+    pub(super) drive_interval: AtomicUsize,
+    /// Held to begin a resize.
+    pub(super) resizer: Mutex<()>,
+    /// Set while the worker has a request to look at this table.
+    pub(super) requested: AtomicBool,
+    /// The latest grace period that had begun when the present array was published.
+    pub(super) published: AtomicU64,
+    pub(super) grows: AtomicU64,
+    pub(super) shrinks: AtomicU64,
+}
+
+// SAFETY: entries are inserted only if they are `Relocatable`, and so `Send + Sync + 'static`. The
+// table shares references to them, moves their bits, and drops them on any thread.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for Table<K, V, S> {}
+// SAFETY: as above.
+unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for Table<K, V, S> {}
+
+local! {
+    /// The number of removals by this thread since it has driven grace periods.
+    static REMOVALS: Cell<usize> = Cell::new(0);
+}
+
+impl<K, V, S> Table<K, V, S> {
+    pub(crate) fn new(buckets: usize, policy: Policy, hasher: S) -> Result<Self, AllocError> {
+        let array = Array::allocate(super::resize::bits_for(buckets))?;
+        let table = Self {
+            array: AtomicArray::new(array),
+            hasher,
+            policy: policy.starting_with(array.len()),
+            count: Counter::new(),
+            drive_interval: AtomicUsize::new(1),
+            resizer: Mutex::new(()),
+            requested: AtomicBool::new(false),
+            published: AtomicU64::new(0),
+            grows: AtomicU64::new(0),
+            shrinks: AtomicU64::new(0),
+        };
+        table.size_changed(array);
+        // Unlocking a bucket relies on RCU having chosen its barrier.
+        active_barrier();
+        Ok(table)
+    }
+
+    #[inline(always)]
+    pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g, K, V> {
+        // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
+        // before it was found.
+        unsafe { self.array.load() }
+    }
+
+    /// The size of a segment in memory.
+    pub(crate) const BYTES_PER_SEGMENT: usize = size_of::<Segment<K, V>>();
+
+    pub(crate) fn buckets(&self, guard: &Guard) -> usize {
+        self.array(guard).len()
+    }
+
+    pub(crate) fn is_resizing(&self, guard: &Guard) -> bool {
+        self.array(guard).next().is_some()
+    }
+
+    /// Returns statistics about the present array. Counts no entries of buckets that have moved.
+    pub(crate) fn stats(&self, guard: &Guard) -> Stats {
+        let array = self.array(guard);
+        let mut stats = Stats::default();
+        for first in (0..array.len()).map(|bucket| array.bucket_at(bucket)) {
+            let mut entries = 0;
+            let word = first.word();
+            if !word.is_moved() {
+                for_each_live(first, word, |_, _| entries += 1);
+            }
+            stats.count_chain(entries);
+        }
+        // Relaxed, both: statistics.
+        stats.grows = self.grows.load(Relaxed);
+        stats.shrinks = self.shrinks.load(Relaxed);
+        stats
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count.sum()
+    }
+
+    /// Finds the entry with this hash for whose key `is_match` returns true. Wait-free.
+    #[inline(always)]
+    pub(crate) fn find<'g>(
+        &'g self,
+        hash: raw::Hash,
+        is_match: impl FnMut(&K) -> bool,
+        guard: &'g Guard,
+    ) -> Option<&'g Entry<K, V>> {
+        let mut array = self.array(guard);
+        loop {
+            let first = array.bucket(hash);
+            // The flag and the tags have to come from the same load. If the flag were loaded later,
+            // the entry might have moved in between.
+            let word = first.word();
+            if !word.is_moved() {
+                // SAFETY: loaded under the guard.
+                let place = unsafe { first.find(word, Tag::of(hash), is_match) }?;
+                // SAFETY: as above.
+                return Some(unsafe { place.entry() });
+            }
+            std::hint::cold_path();
+            array = array.next().expect("a bucket moves to the next array");
+        }
+    }
+
+    /// Prefetches the bucket of a hash.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, hash: raw::Hash, guard: &Guard) {
+        relativist_rcu::prefetch::prefetch(ptr::from_ref(self.array(guard).bucket(hash)));
+    }
+}
+
+impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
+    #[inline(always)]
+    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> raw::Hash {
+        raw::Hash::new(self.hasher.hash_one(key))
+    }
+}
+
+/// The outcome of [`Table::put`].
+pub(crate) enum Put<'g, K, V> {
+    /// The key was absent; the entry is in the table now.
+    Inserted(&'g Entry<K, V>),
+    /// The key was in this entry, which was replaced.
+    Replaced { old: &'g Entry<K, V> },
+    /// The key is in this entry, which was not replaced. The new one is returned.
+    Occupied { current: &'g Entry<K, V>, entry: Entry<K, V> },
+    /// There is no memory for another segment. The entry is returned.
+    Exhausted(Entry<K, V>),
+}
+
+impl<K, V, S> Table<K, V, S>
+where
+    K: Hash + Eq + Relocatable,
+    V: Relocatable,
+    S: BuildHasher + Send + Sync + 'static,
+{
+    /// Inserts an entry. If its key is in the table, replaces that entry if `replaces`.
+    #[inline]
+    pub(crate) fn put<'g>(
+        self: &'g Arc<Self>,
+        hash: raw::Hash,
+        entry: Entry<K, V>,
+        replaces: bool,
+        guard: &'g Guard,
+    ) -> Put<'g, K, V> {
+        let tag = Tag::of(hash);
+        self.help_to_move(guard);
+        // Declared after the entry, so that it is unlocked first if `Eq` panics.
+        let mut bucket = self.lock(hash, guard);
+        match bucket.find(tag, |key| *key == entry.key) {
+            // SAFETY: live under the lock, and so until the caller leaves its section.
+            Some(current) if !replaces => Put::Occupied { current: unsafe { current.entry() }, entry },
+            Some(old) => {
+                if bucket.replace(old, tag, entry.bits()).is_none() {
+                    return Put::Exhausted(entry);
+                }
+                drop(bucket);
+                forget(entry);
+                // SAFETY: this thread has just replaced it.
+                Put::Replaced { old: unsafe { self.retire(old, guard) } }
+            }
+            None => {
+                let Some(place) = bucket.insert(tag, entry.bits()) else { return Put::Exhausted(entry) };
+                drop(bucket);
+                forget(entry);
+                self.count_inserted(guard);
+                // SAFETY: this thread has made it live, and is in its section since.
+                Put::Inserted(unsafe { place.entry() })
+            }
+        }
+    }
+
+    /// Replaces exactly this entry. Fails if it is no longer in the table, or has been moved.
+    pub(crate) fn replace<'g>(
+        self: &'g Arc<Self>,
+        hash: raw::Hash,
+        old: &'g Entry<K, V>,
+        entry: Entry<K, V>,
+        guard: &'g Guard,
+    ) -> Result<&'g Entry<K, V>, Entry<K, V>> {
+        let tag = Tag::of(hash);
+        self.help_to_move(guard);
+        let mut bucket = self.lock(hash, guard);
+        let Some(old) = bucket.find(tag, |key| ptr::eq(key, &old.key)) else { return Err(entry) };
+        let Some(place) = bucket.replace(old, tag, entry.bits()) else { Segment::<K, V>::abort() };
+        drop(bucket);
+        forget(entry);
+        // SAFETY: this thread has replaced the old one, and made the new one live.
+        unsafe {
+            self.retire(old, guard);
+            Ok(place.entry())
+        }
+    }
+
+    /// Removes a key, and returns its entry. Wait-free if it is absent.
+    #[inline]
+    pub(crate) fn remove<'g>(
+        self: &'g Arc<Self>,
+        hash: raw::Hash,
+        is_match: impl Fn(&K) -> bool,
+        guard: &'g Guard,
+    ) -> Option<&'g Entry<K, V>> {
+        // Looks up without the lock first: most removals of absent keys end here, and the others
+        // have in the cache what they read under the lock.
+        self.find(hash, &is_match, guard)?;
+        self.help_to_move(guard);
+        let mut bucket = self.lock(hash, guard);
+        let place = bucket.find(Tag::of(hash), is_match)?;
+        bucket.remove(place);
+        drop(bucket);
+        self.count_removed(1, guard);
+        // SAFETY: this thread has just removed it.
+        Some(unsafe { self.retire(place, guard) })
+    }
+
+    /// Removes exactly this entry. Returns false if it is no longer in the table, or has been
+    /// moved.
+    pub(crate) fn remove_exactly(self: &Arc<Self>, hash: raw::Hash, old: &Entry<K, V>, guard: &Guard) -> bool {
+        self.help_to_move(guard);
+        let mut bucket = self.lock(hash, guard);
+        let Some(place) = bucket.find(Tag::of(hash), |key| ptr::eq(key, &old.key)) else { return false };
+        bucket.remove(place);
+        drop(bucket);
+        self.count_removed(1, guard);
+        // SAFETY: this thread has just removed it.
+        unsafe { self.retire(place, guard) };
+        true
+    }
+
+    /// Removes all entries, one bucket at a time.
+    pub(crate) fn clear(self: &Arc<Self>, guard: &Guard) {
+        let mut to_drop = Vec::new();
+        let mut cursor = Some(0);
+        while let Some(hash) = cursor {
+            let (mut bucket, last) = self.lock_with_range(raw::Hash::from_mixed(hash), guard);
+            let mut removed = 0;
+            bucket.remove_all(|place| {
+                removed += 1;
+                if needs_drop::<Entry<K, V>>() {
+                    to_drop.push(place);
+                }
+            });
+            drop(bucket);
+            if removed > 0 {
+                self.count_removed(removed, guard);
+            }
+            for place in to_drop.drain(..) {
+                // SAFETY: this thread has just removed it.
+                unsafe { self.retire(place, guard) };
+            }
+            cursor = last.checked_add(1);
+        }
+        self.drive_grace_periods(guard);
+    }
+
+    /// Drops an entry after a grace period, and returns it.
+    ///
+    /// # Safety
+    ///
+    /// The caller has removed it from the table, under the guard.
+    #[inline(always)]
+    unsafe fn retire<'g>(&self, place: Place<'g, K, V>, guard: &'g Guard) -> &'g Entry<K, V> {
+        self.drive_grace_periods(guard);
+        if needs_drop::<Entry<K, V>>() {
+            // SAFETY: guaranteed by the caller. The slot is used again when readers have left,
+            // perhaps before the function runs; so the function gets a copy.
+            unsafe { drop_later(place.bits()) };
+        }
+        // SAFETY: it was live in this section.
+        unsafe { place.entry() }
+    }
+
+    /// Vacated slots are free again after two grace periods. Where removals defer nothing, these
+    /// have to be driven.
+    #[inline(always)]
+    fn drive_grace_periods(&self, _: &Guard) {
+        let is_due = REMOVALS.with(|removals| {
+            removals.set(removals.get() + 1);
+            // Relaxed: a heuristic.
+            let is_due = removals.get() >= self.drive_interval.load(Relaxed);
+            if is_due {
+                removals.set(0);
+            }
+            is_due
+        });
+        if is_due {
+            clock::drive();
+        }
+    }
+}
+
+impl<K, V, S> Table<K, V, S> {
+    /// Moves the entries of the bucket of this hash to `entries`, and returns the first hash of the
+    /// next bucket.
+    pub(super) fn take_bucket(&mut self, hash: u64, entries: &mut Vec<Entry<K, V>>) -> Option<u64> {
+        let guard = read();
+        let (mut bucket, last) = self.lock_with_range(raw::Hash::from_mixed(hash), &guard);
+        // SAFETY: it is removed, so nothing else drops it. No references to it are left, because
+        // this thread has exclusive access to the table.
+        bucket.remove_all(|place| entries.push(unsafe { place.bits().assume_init_read() }));
+        self.count.add(-entries.len().cast_signed(), &guard);
+        last.checked_add(1)
+    }
+}
+
+/// Drops an entry after a grace period.
+///
+/// # Safety
+///
+/// These are the bits of an entry that is not in the table any more, and that may be dropped on any
+/// thread at any later time.
+unsafe fn drop_later<K, V>(bits: &EntryBits<K, V>) {
+    let mut copy = Box::<EntryBits<K, V>>::new(MaybeUninit::uninit());
+    // SAFETY: guaranteed by the caller: the copy is the only one that is dropped.
+    unsafe {
+        (&raw mut *copy).copy_from_nonoverlapping(bits, 1);
+        let entry = NonNull::from(Box::leak(copy)).cast();
+        defer_raw(entry, size_of::<Entry<K, V>>(), |entry| drop(Box::from_raw(entry.cast::<Entry<K, V>>().as_ptr())));
+    }
+}
+
+impl<K, V, S> Drop for Table<K, V, S> {
+    fn drop(&mut self) {
+        // SAFETY: no thread uses the table any more: lookups and updates borrow the map, and the
+        // worker has an owner's count.
+        unsafe { free_all(self.array.load()) };
+    }
+}
+
+/// Drops all entries of an array and of those to which it is being moved, and frees the arrays.
+///
+/// # Safety
+///
+/// No thread uses them any more.
+unsafe fn free_all<K, V>(array: Array<'_, K, V>) {
+    /// Frees the memory even if the destructor of an entry panics. Entries that are left then are
+    /// leaked.
+    struct Memory<'a, K, V>(Array<'a, K, V>);
+
+    impl<K, V> Drop for Memory<'_, K, V> {
+        fn drop(&mut self) {
+            let mut array = Some(self.0);
+            while let Some(this) = array {
+                array = this.next();
+                // SAFETY: guaranteed by the caller of `free_all`. The chain of a bucket that has
+                // moved is the array's.
+                unsafe {
+                    this.chains_in_place().for_each(|chain| Segment::free_chain(chain));
+                    this.free();
+                }
+            }
+        }
+    }
+
+    let memory = Memory(array);
+    let mut array = Some(memory.0).filter(|_| needs_drop::<Entry<K, V>>());
+    while let Some(this) = array {
+        for first in (0..this.len()).map(|bucket| this.bucket_at(bucket)) {
+            let word = first.word();
+            if !word.is_moved() {
+                for_each_live(first, word, |place, _| {
+                    // SAFETY: live, and dropped once: copies are in buckets that have moved.
+                    unsafe { place.drop_in_place() };
+                });
+            }
+        }
+        array = this.next();
+    }
+}

@@ -1,0 +1,241 @@
+//! The word of a segment: which slots are live, with a tag of each, and when others were vacated.
+//!
+//! ```text
+//!  63         50   49       48     47       32 31       16 15        0
+//! +-------------+-------+--------+-----------+-----------+-----------+
+//! | stamp       | moved | locked | slot 2    | slot 1    | slot 0    |
+//! +-------------+-------+--------+-----------+-----------+-----------+
+//! ```
+//!
+//! * *slot n:* 0 if the slot is free; a [`Tag`], which has its highest bit set, if it is live; 1 if
+//!   it is *vacated*: it held an entry to which readers may still have references.
+//! * *stamp:* the number of the latest grace period that had begun when a slot of this segment was
+//!   vacated last, modulo 2^14. When it wraps, vacated slots look younger than they are, never
+//!   older, unless 2^13 grace periods began and did not end.
+//! * *locked:* an update or a mover holds the lock of the bucket. Only in first segments.
+//! * *moved:* the entries of the bucket are in the next array. Only in first segments.
+
+use relativist_rcu::clock;
+
+use crate::raw::Hash;
+
+/// Part of a hash, by which lookups skip most entries with other keys. Never 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag(u64);
+
+impl Tag {
+    const LIVE: u64 = 1 << 15;
+
+    /// Takes bits below those that choose buckets, and above the lowest, which are weak.
+    #[inline(always)]
+    pub(super) fn of(hash: Hash) -> Self {
+        Self(hash.get() >> 20 & 0xffff | Self::LIVE)
+    }
+
+    /// Returns the filter bit that stands for this tag, and for others; see
+    /// [`Link`](super::segment::Link).
+    #[inline(always)]
+    pub(super) fn filter_bit(self) -> usize {
+        1 << (self.0 & 15)
+    }
+}
+
+/// The value of a segment's word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Word(u64);
+
+impl Word {
+    /// The number of slots of a segment.
+    pub(super) const SLOTS: usize = 3;
+
+    const LANES: u64 = 0x0001_0001_0001;
+    const HIGHEST: u64 = Self::LANES << 15;
+    const LOWER: u64 = Self::HIGHEST - Self::LANES;
+    const LANE: u64 = 0xffff;
+    const VACATED: u64 = 1;
+    const LOCKED: u64 = 1 << 48;
+    const MOVED: u64 = 1 << 49;
+    const STAMP_SHIFT: u32 = 50;
+    const STAMP_MASK: u64 = (1 << (64 - Self::STAMP_SHIFT)) - 1;
+
+    /// All slots are free.
+    pub(super) const EMPTY: Self = Self(0);
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_moved(self) -> bool {
+        self.0 & Self::MOVED != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn is_locked(self) -> bool {
+        self.0 & Self::LOCKED != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn locked(self) -> Self {
+        Self(self.0 | Self::LOCKED)
+    }
+
+    pub(super) fn moved(self) -> Self {
+        Self(self.0 | Self::MOVED)
+    }
+
+    /// Returns the live slots.
+    #[inline(always)]
+    pub(super) fn live(self) -> Slots {
+        Slots(self.0 & Self::HIGHEST)
+    }
+
+    /// Returns the live slots with this tag.
+    #[inline(always)]
+    pub(super) fn matches(self, tag: Tag) -> Slots {
+        let differences = self.0 ^ (tag.0 * Self::LANES);
+        // Exact, unlike the shorter way to find lanes that are zero: a vacated slot must not match.
+        let nonzero = ((differences & Self::LOWER) + Self::LOWER) | differences;
+        Slots(!nonzero & Self::HIGHEST)
+    }
+
+    /// Returns the free slots, without those that were vacated.
+    #[inline(always)]
+    fn free(self) -> Slots {
+        Slots(!(self.0 | (self.0 & Self::LANES) << 15) & Self::HIGHEST)
+    }
+
+    fn vacated(self) -> Slots {
+        Slots((self.0 & Self::LANES) << 15 & !self.0)
+    }
+
+    /// Returns the word with vacated slots made free, if no reader has references to them any more.
+    fn reclaimed(self) -> Self {
+        if self.vacated().is_empty() || !self.has_aged(clock::ended()) {
+            return self;
+        }
+        let live_lanes = (self.0 & Self::HIGHEST) >> 15;
+        let other_bits = !(Self::LANES * Self::LANE);
+        Self(self.0 & ((live_lanes * Self::LANE) | other_bits))
+    }
+
+    /// Returns whether enough grace periods have ended since the stamp, when the latest one that
+    /// has ended is `ended`.
+    fn has_aged(self, ended: u64) -> bool {
+        let age = ended.wrapping_sub(self.0 >> Self::STAMP_SHIFT) & Self::STAMP_MASK;
+        // The stamp may be newer than the latest grace period that has ended.
+        (clock::GRACE_PERIODS..Self::STAMP_MASK / 2).contains(&age)
+    }
+
+    /// Returns the word and its free slots. Vacated slots are made free if they can be, and are
+    /// needed to have `wanted` of them.
+    #[inline(always)]
+    pub(super) fn with_free_slots(self, wanted: usize) -> (Self, Slots) {
+        let free = self.free();
+        if free.len() >= wanted {
+            return (self, free);
+        }
+        let word = self.reclaimed();
+        (word, word.free())
+    }
+
+    /// Makes a free slot live.
+    #[inline(always)]
+    pub(super) fn with_tag(self, slot: usize, tag: Tag) -> Self {
+        debug_assert_eq!(self.0 >> (slot * 16) & Self::LANE, 0, "the slot is free");
+        Self(self.0 | tag.0 << (slot * 16))
+    }
+
+    /// Vacates a live slot. `begun` is the latest grace period that had begun after the caller had
+    /// locked the bucket inside of a read section.
+    #[inline(always)]
+    pub(super) fn with_vacated(self, slot: usize, begun: u64) -> Self {
+        // The new stamp makes slots younger that were vacated before.
+        let Self(word) = self.reclaimed();
+        let lane = Self::LANE << (slot * 16) | Self::STAMP_MASK << Self::STAMP_SHIFT;
+        Self(word & !lane | Self::VACATED << (slot * 16) | begun << Self::STAMP_SHIFT)
+    }
+
+    /// Returns the tag of a live slot.
+    #[inline(always)]
+    pub(super) fn tag(self, slot: usize) -> Tag {
+        Tag(self.0 >> (slot * 16) & Self::LANE)
+    }
+}
+
+/// A set of slots, and an iterator over it.
+#[derive(Clone, Copy)]
+pub(super) struct Slots(u64);
+
+impl Slots {
+    #[inline(always)]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+}
+
+impl Iterator for Slots {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let slot = self.0.trailing_zeros() as usize / 16;
+        self.0 &= self.0 - 1;
+        Some(slot)
+    }
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+
+    fn tag(bits: u64) -> Tag {
+        Tag::of(Hash::from_mixed(bits << 20))
+    }
+
+    /// Every combination of some tags and states of the three slots, with the other bits set and
+    /// clear.
+    #[test]
+    fn slots_are_found_by_their_state_and_tag() {
+        let lanes = [0, Word::VACATED, tag(0).0, tag(1).0, tag(2).0, tag(0x7fff).0, tag(0x7ffe).0, tag(0x100).0];
+        let pairs = || lanes.iter().flat_map(|&a| lanes.iter().map(move |&b| (a, b)));
+        for ((a, b), &c) in pairs().flat_map(|pair| lanes.iter().map(move |c| (pair, c))) {
+            for others in [0, !0 << 48] {
+                let word = Word(a | b << 16 | c << 32 | others);
+                let slots = |is: &dyn Fn(u64) -> bool| (0..3).filter(|&n| is([a, b, c][n])).collect::<Vec<_>>();
+                assert_eq!(word.live().collect::<Vec<_>>(), slots(&|lane| lane >= Tag::LIVE));
+                assert_eq!(word.free().collect::<Vec<_>>(), slots(&|lane| lane == 0));
+                assert_eq!(word.vacated().collect::<Vec<_>>(), slots(&|lane| lane == Word::VACATED));
+                for &wanted in lanes.iter().filter(|&&lane| lane >= Tag::LIVE) {
+                    assert_eq!(word.matches(Tag(wanted)).collect::<Vec<_>>(), slots(&|lane| lane == wanted));
+                }
+            }
+        }
+    }
+
+    /// The second grace period after the stamp has to end, whatever the numbers are modulo 2^14.
+    #[test]
+    fn vacated_slots_age_by_grace_periods() {
+        for begun in [1, 2, 1000, 0x3ffe, 0x3fff, 0x4000, 0x4001, 1 << 40] {
+            let word = Word::EMPTY.with_tag(1, tag(7)).with_tag(2, tag(8)).with_vacated(1, begun);
+            assert_eq!(word.vacated().collect::<Vec<_>>(), [1]);
+            assert_eq!(word.tag(2).0, tag(8).0);
+            for ended in [begun - 1, begun, begun + 1] {
+                assert!(!word.has_aged(ended), "{begun} {ended}");
+            }
+            assert!(word.has_aged(begun + 2) && word.has_aged(begun + 1000), "{begun}");
+        }
+    }
+}

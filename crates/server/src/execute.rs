@@ -18,6 +18,7 @@ mod login;
 mod meta;
 mod observe;
 mod prefixes;
+mod record;
 mod replies;
 mod sasl;
 mod session;
@@ -295,9 +296,7 @@ impl<'s> Executor<'s> {
         if !replaces {
             return;
         }
-        if self.is_observed {
-            self.observe_lookup(session, key);
-        }
+        self.record_lookup(session, key);
         self.shared.cache.delete(key);
     }
 

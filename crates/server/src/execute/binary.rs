@@ -67,10 +67,7 @@ impl Executor<'_> {
             let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
             self.append_item(request, key, &hit, out);
         });
-        self.count_get(lookup);
-        if self.is_observed {
-            self.observe_get(session, request.key, lookup, size);
-        }
+        self.record_get(session, request.key, lookup, size);
         if lookup != Lookup::Hit && !request.is_quiet {
             miss(request, request.opcode == Opcode::GetKey, &mut out.bytes);
         }
@@ -89,10 +86,7 @@ impl Executor<'_> {
             self.append_item(request, key, &Hit { value, ..hit }, out);
         };
         let lookup = self.shared.cache.update(request.key, touch, show).unwrap_or(Lookup::Miss);
-        self.count_touch(lookup);
-        if self.is_observed {
-            self.observe_get(session, request.key, lookup, size);
-        }
+        self.record_touch(session, request.key, lookup, size);
         if lookup != Lookup::Hit && !request.is_quiet {
             miss(request, request.opcode == Opcode::GetAndTouchKey, &mut out.bytes);
         }
@@ -114,18 +108,11 @@ impl Executor<'_> {
     fn binary_store(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
         self.counters.cmd_set.bump();
         if self.is_too_large(request.key, request.value.len()) {
-            self.counters.store_too_large.bump();
-            if self.is_observed {
-                self.observe_too_large(session, request.key, name(request.opcode), request.extra_32(4).into());
-            }
-            if request.opcode == Opcode::Set {
-                self.shared.cache.delete(request.key);
-            }
+            let store = (name(request.opcode), request.extra_32(4).into());
+            self.refuse_too_large(session, request.key, store, request.opcode == Opcode::Set);
             return reply::failure(out, &request.header, Status::TooLarge);
         }
-        if self.is_observed {
-            self.observe_lookup(session, request.key);
-        }
+        self.record_lookup(session, request.key);
         // With `-C` items have no CAS value to compare with.
         let compare = if self.shared.options.disable_cas { 0 } else { request.header.cas };
         let mut cas = 0;
@@ -140,12 +127,9 @@ impl Executor<'_> {
             }
             Store::OutOfMemory
         });
-        self.count_store(store, compare != 0);
-        if self.is_observed {
-            let command = name(request.opcode);
-            let stored = Stored { command, ttl: request.extra_32(4).into(), size: request.value.len() };
-            self.observe_store(session, request.key, store, stored);
-        }
+        let command = name(request.opcode);
+        let stored = Stored { command, ttl: request.extra_32(4).into(), size: request.value.len() };
+        self.record_store(session, request.key, store, stored, compare != 0);
         let status = match store {
             Store::Stored => return succeed(request, cas, out),
             Store::Exists => Status::Exists,
@@ -202,9 +186,7 @@ impl Executor<'_> {
     }
 
     fn binary_count(&self, session: &Session, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
-        if self.is_observed {
-            self.observe_lookup(session, request.key);
-        }
+        self.record_lookup(session, request.key);
         let (delta, initial, exptime) = (request.extra_64(0), request.extra_64(8), request.extra_32(16));
         let compare = request.header.cas;
         let (mut number, mut cas) = (0, 0);
@@ -249,9 +231,7 @@ impl Executor<'_> {
     }
 
     fn binary_delete(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
-        if self.is_observed {
-            self.observe_lookup(session, request.key);
-        }
+        self.record_lookup(session, request.key);
         let compare = request.header.cas;
         let mut size = None;
         let decide = |present: Present<'_>| match present.item {
@@ -263,10 +243,7 @@ impl Executor<'_> {
             }
         };
         let status = self.shared.cache.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
-        self.count_delete(status != Status::NotFound);
-        if self.is_observed {
-            self.observe_delete(request.key, "delete", size);
-        }
+        self.record_delete(request.key, "delete", status != Status::NotFound, size);
         match status {
             Status::Success => succeed(request, 0, out),
             failure => reply::failure(out, &request.header, failure),

@@ -3,7 +3,6 @@
 use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, append_reply};
 use crate::observability::latency::Kind;
-use crate::observability::stats::Counter;
 use relativist_cache::{
     Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef, ValueSource,
 };
@@ -104,10 +103,7 @@ impl Executor<'_> {
                 Err(lookup) => (lookup, 0),
             };
             out.bytes.extend_from_slice(end);
-            self.count_get(lookup);
-            if self.is_observed {
-                self.observe_get(session, key, lookup, size);
-            }
+            self.record_get(session, key, lookup, size);
             out.len() < self.output_limit
         })
     }
@@ -129,20 +125,15 @@ impl Executor<'_> {
             let cas = fetch.with_cas.then(|| self.visible(hit.cas));
             self.append_hit(out, key, cas, &hit);
         };
-        let lookup = match fetch.exptime {
+        match fetch.exptime {
             None => {
                 let lookup = self.shared.cache.get(key, visit);
-                self.count_get(lookup);
-                lookup
+                self.record_get(session, key, lookup, size);
             }
             Some(exptime) => {
                 let lookup = self.shared.cache.get_and_touch(key, exptime, visit);
-                self.count_touch(lookup);
-                lookup
+                self.record_touch(session, key, lookup, size);
             }
-        };
-        if self.is_observed {
-            self.observe_get(session, key, lookup, size);
         }
     }
 
@@ -162,34 +153,14 @@ impl Executor<'_> {
         source.filter(|_| self.pins_values).and_then(ValueSource::pin)
     }
 
-    pub(super) fn count_get(&self, lookup: Lookup) {
-        self.counters.cmd_get.bump();
-        self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
-    }
-
-    pub(super) fn count_touch(&self, lookup: Lookup) {
-        self.counters.cmd_touch.bump();
-        self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
-    }
-
-    fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
-        match lookup {
-            Lookup::Hit => return hits.bump(),
-            Lookup::Miss => (),
-            Lookup::Expired => self.counters.get_expired.bump(),
-            Lookup::Flushed => self.counters.get_flushed.bump(),
-        }
-        misses.bump();
-    }
-
     pub(super) fn store(&self, session: &Session, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {
         self.counters.cmd_set.bump();
         if self.is_too_large(key, content.value.len()) {
-            return self.refuse_too_large(session, verb, key, content.exptime);
+            let store = (verb_name(verb), content.exptime.into());
+            self.refuse_too_large(session, key, store, verb == StoreVerb::Set);
+            return reply::TOO_LARGE;
         }
-        if self.is_observed {
-            self.observe_lookup(session, key);
-        }
+        self.record_lookup(session, key);
         let store = match verb {
             // With `-C` no item has a CAS value.
             StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_cas(key),
@@ -198,11 +169,8 @@ impl Executor<'_> {
                 Some(value) => self.shared.cache.store_reserved(mode(verb), key, content.flags, content.exptime, value),
             },
         };
-        self.count_store(store, matches!(verb, StoreVerb::Cas(_)));
-        if self.is_observed {
-            let (command, ttl) = (verb_name(verb), i64::from(content.exptime));
-            self.observe_store(session, key, store, Stored { command, ttl, size: content.value.len() });
-        }
+        let stored = Stored { command: verb_name(verb), ttl: content.exptime.into(), size: content.value.len() };
+        self.record_store(session, key, store, stored, matches!(verb, StoreVerb::Cas(_)));
         match store {
             Store::Stored => reply::STORED,
             Store::NotStored => reply::NOT_STORED,
@@ -212,18 +180,6 @@ impl Executor<'_> {
         }
     }
 
-    #[cold]
-    fn refuse_too_large(&self, session: &Session, verb: StoreVerb, key: &[u8], exptime: i32) -> &'static [u8] {
-        self.counters.store_too_large.bump();
-        if self.is_observed {
-            self.observe_too_large(session, key, verb_name(verb), exptime.into());
-        }
-        if verb == StoreVerb::Set {
-            self.shared.cache.delete(key);
-        }
-        reply::TOO_LARGE
-    }
-
     fn compare_without_cas(&self, key: &[u8]) -> Store {
         match self.shared.cache.peek(key, |_| ()) {
             Lookup::Hit => Store::Exists,
@@ -231,27 +187,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Counts the outcome of a store. `compares`: whether the store compared CAS values.
-    pub(super) fn count_store(&self, store: Store, compares: bool) {
-        match store {
-            Store::Stored => self.counters.total_items.bump(),
-            Store::OutOfMemory => self.counters.store_no_memory.bump(),
-            _ => (),
-        }
-        if compares {
-            match store {
-                Store::Stored => self.counters.cas_hits.bump(),
-                Store::Exists => self.counters.cas_badval.bump(),
-                Store::NotFound => self.counters.cas_misses.bump(),
-                _ => (),
-            }
-        }
-    }
-
     pub(super) fn count(&self, session: &Session, key: &[u8], op: Arithmetic, delta: u64) -> Result<u64, CountError> {
-        if self.is_observed {
-            self.observe_lookup(session, key);
-        }
+        self.record_lookup(session, key);
         let direction = match op {
             Arithmetic::Incr => Direction::Up,
             Arithmetic::Decr => Direction::Down,
@@ -261,38 +198,16 @@ impl Executor<'_> {
         count
     }
 
-    pub(super) fn count_arithmetic(&self, direction: Direction, outcome: Result<(), CountError>) {
-        let (hits, misses) = match direction {
-            Direction::Up => (&self.counters.incr_hits, &self.counters.incr_misses),
-            Direction::Down => (&self.counters.decr_hits, &self.counters.decr_misses),
-        };
-        match outcome {
-            Ok(()) => hits.bump(),
-            Err(CountError::NotFound) => misses.bump(),
-            Err(CountError::NotANumber) => (),
-            Err(CountError::OutOfMemory) => self.counters.store_no_memory.bump(),
-        }
-    }
-
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
-        let size = self.is_observed.then(|| self.observe_lookup(session, key)).flatten();
+        let size = self.record_lookup(session, key);
         let is_deleted = self.shared.cache.delete(key);
-        if self.is_observed {
-            self.observe_delete(key, "delete", size.filter(|_| is_deleted));
-        }
-        self.count_delete(is_deleted);
+        self.record_delete(key, "delete", is_deleted, size.filter(|_| is_deleted));
         if is_deleted { reply::DELETED } else { reply::NOT_FOUND }
-    }
-
-    pub(super) fn count_delete(&self, is_deleted: bool) {
-        if is_deleted { self.counters.delete_hits.bump() } else { self.counters.delete_misses.bump() }
     }
 
     pub(super) fn touch(&self, session: &Session, key: &[u8], exptime: i32) -> &'static [u8] {
         self.counters.cmd_touch.bump();
-        if self.is_observed {
-            self.observe_lookup(session, key);
-        }
+        self.record_lookup(session, key);
         if self.shared.cache.touch(key, exptime) {
             self.counters.touch_hits.bump();
             reply::TOUCHED

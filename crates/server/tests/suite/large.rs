@@ -63,8 +63,8 @@ fn packet(opcode: u8, extras: &[u8], key: &[u8], value: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a first request, a large store followed by another request, and the replies to these
-/// two, for each protocol. The binary reply is compared only up to its CAS value, which the test does
-/// not know.
+/// two, for each protocol. The binary reply is compared only up to its CAS value, which the test
+/// does not know.
 fn conversations() -> [(Vec<u8>, Vec<u8>, Vec<u8>); 3] {
     let value = value(1, SIZE);
     let line = format!("VALUE k 7 {SIZE}\r\n");

@@ -1,0 +1,190 @@
+//! `mg`. It can also set the expiry of the item, create it, and ask the client to renew it.
+//!
+//! The reply has three flags even if the request lacks them: `Z` (another client was asked to renew
+//! the item), `X` (the item is stale) and `W` (this client must renew the item: it has won).
+//!
+//! The first client wins, which is decided under the lock of the key. The command takes this lock
+//! only if the client may win, or to change the expiry. Otherwise it is a lookup without a lock.
+
+use super::{Request, append_key, append_number, append_ttl, append_word};
+use crate::execute::{Executor, Replies, Session};
+use relativist_cache::{Change, Expiry, Hit, Lookup, Marks, New, Present, Value};
+use relativist_memcache::reply;
+use std::cell::Cell;
+
+/// The item that the first lookup found, without a lock.
+struct Seen {
+    number: u64,
+    idle: u32,
+    marks: Marks,
+}
+
+/// The state of an item before an `mg`, as the reply reports it.
+#[derive(Clone, Copy)]
+struct Before {
+    cas: u64,
+    ttl: Option<u32>,
+    idle: u32,
+    marks: Marks,
+    /// Whether this client is to renew the item.
+    wins: bool,
+}
+
+impl Before {
+    fn of(item: &Hit<'_>, wins: bool) -> Before {
+        Before { cas: item.cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
+    }
+}
+
+impl Request<'_, '_> {
+    /// Whether this client is to renew `hit`. An `R` that follows `T` compares with the new expiry.
+    fn wins(&self, hit: &Hit<'_>) -> bool {
+        if hit.marks.has(Marks::WON) {
+            return false;
+        }
+        let mut ttl = hit.ttl();
+        let mut ends_soon = false;
+        for word in self.meta.words() {
+            match (word[0], self.flags.recache) {
+                (b'T', _) => ttl = self.new_ttl(hit.now),
+                (b'R', Some(limit)) => ends_soon |= ttl.is_some_and(|ttl| i64::from(ttl) < limit.into()),
+                _ => (),
+            }
+        }
+        ends_soon || hit.marks.has(Marks::STALE)
+    }
+
+    /// The time to live that `T` sets, in seconds; none if it is unlimited or there is no `T`.
+    fn new_ttl(&self, now: u32) -> Option<u32> {
+        let expiry = Expiry::from_protocol(self.flags.exptime?, now);
+        (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
+    }
+}
+
+impl Executor<'_> {
+    pub(super) fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Replies) {
+        let (mut size, mut lookup, mut seen) = (0, None, None);
+        if request.flags.exptime.is_none() {
+            let visit = |hit: Hit<'_>| {
+                if request.wins(&hit) {
+                    seen = Some(Seen { number: hit.number, idle: hit.idle, marks: hit.marks });
+                } else {
+                    size = hit.value.len();
+                    lookup = Some(Lookup::Hit);
+                    self.append_found(request, Before::of(&hit, false), &hit, out);
+                }
+            };
+            let cache = &self.shared.cache;
+            let found =
+                if request.flags.is_peek() { cache.peek(request.key, visit) } else { cache.get(request.key, visit) };
+            if found != Lookup::Hit && request.flags.vivify.is_none() {
+                lookup = Some(found);
+            }
+        }
+        let lookup = lookup.unwrap_or_else(|| self.get_and_change(request, seen, &mut size, out));
+        if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.is_quiet() {
+            request.append_status(b"EN", &mut out.bytes);
+        }
+        match request.flags.exptime {
+            None => self.record_get(session, request.key, lookup, size),
+            Some(_) => self.record_touch(session, request.key, lookup, size),
+        }
+    }
+
+    /// Executes an `mg` that sets the expiry, creates the item, or claims to renew it. The reply
+    /// describes the item found under the lock, even if the first lookup found another one.
+    fn get_and_change(
+        &self,
+        request: &Request<'_, '_>,
+        seen: Option<Seen>,
+        size: &mut usize,
+        out: &mut Replies,
+    ) -> Lookup {
+        let flags = &request.flags;
+        // `h`, `l`, and a `t` that precedes `T`, report the item as it was before.
+        let before: Cell<Option<Before>> = Cell::new(None);
+        let decide = |present: Present<'_>| {
+            let change = match (present.item, flags.vivify) {
+                (Some(hit), _) => {
+                    let wins = request.wins(&hit);
+                    before.set(Some(Before::of(&hit, wins)));
+                    let is_access = !flags.is_peek();
+                    let add = if wins { Marks::WON } else { Marks::NONE };
+                    let add = if is_access { add | Marks::FETCHED } else { add };
+                    let expiry = flags.exptime.map(|exptime| Expiry::from_protocol(exptime, present.now));
+                    Change::Mark { expiry, add, is_access }
+                }
+                (None, Some(exptime)) => Change::Put(New {
+                    expiry: Expiry::from_protocol(exptime, present.now),
+                    cas: request.cas(),
+                    marks: request.marks() | Marks::WON,
+                    ..New::plain(0, Value::Whole(b""))
+                }),
+                (None, None) => Change::Keep,
+            };
+            (change, present.lookup)
+        };
+        let lookup = self.shared.cache.update(request.key, decide, |hit| {
+            *size = hit.value.len();
+            let Some(old) = before.get() else {
+                // The command created the item, and this client must fill it.
+                let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, true) };
+                return self.append_found(request, created, &hit, out);
+            };
+            // If the first lookup found the same item, it was itself an access: report what it saw.
+            let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
+            let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
+            let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
+            let marks = old.marks & decided | fetched & Marks::FETCHED;
+            self.append_found(request, Before { idle, marks, ..old }, &hit, out);
+        });
+        match lookup {
+            Ok(lookup) => lookup,
+            Err(_) => {
+                self.counters.store_no_memory.bump();
+                out.bytes.extend_from_slice(reply::OUT_OF_MEMORY);
+                Lookup::Miss
+            }
+        }
+    }
+
+    /// Appends the reply to an `mg` that has found an item as `old` and left it as `new`.
+    fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
+        let is_known = request.flags.compare == Some(self.visible(old.cas));
+        let returns_value = request.flags.returns_value() && !is_known;
+        let pinned = if returns_value { self.pin_large(new) } else { None };
+        let out = &mut replies.bytes;
+        if returns_value {
+            out.reserve(128 + if pinned.is_none() { new.value.len() } else { 0 });
+            out.extend_from_slice(b"VA");
+            append_number(out, b' ', new.value.len() as u64);
+        } else {
+            out.extend_from_slice(b"HD");
+        }
+        let mut ttl = old.ttl;
+        for word in request.meta.words() {
+            match word[0] {
+                b'O' => append_word(out, word),
+                b'T' => ttl = new.ttl(),
+                b'c' => append_number(out, b'c', self.visible(new.cas)),
+                b'f' => append_number(out, b'f', new.flags.into()),
+                b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),
+                b'k' => append_key(out, new.key, new.marks.has(Marks::ENCODED_KEY)),
+                b'l' => append_number(out, b'l', old.idle.into()),
+                b's' => append_number(out, b's', new.value.len() as u64),
+                b't' => append_ttl(out, ttl),
+                _ => (),
+            }
+        }
+        let facts = [(old.marks.has(Marks::WON), b" Z"), (old.marks.has(Marks::STALE), b" X"), (old.wins, b" W")];
+        facts.iter().filter(|(is_so, _)| *is_so).for_each(|(_, fact)| out.extend_from_slice(*fact));
+        out.extend_from_slice(b"\r\n");
+        if returns_value {
+            match pinned {
+                None => out.extend_from_slice(new.value),
+                Some(value) => replies.append(value),
+            }
+            replies.bytes.extend_from_slice(b"\r\n");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Records what the commands of all protocols did: in the counters and, while there are watchers or
+//! prefixes are counted, as [events of items](super::observe).
+
+use super::observe::Stored;
+use super::{Executor, Session};
+use crate::observability::stats::Counter;
+use relativist_cache::{CountError, Direction, Lookup, Store};
+
+impl Executor<'_> {
+    #[inline]
+    pub(super) fn record_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
+        self.counters.cmd_get.bump();
+        self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
+        if self.is_observed {
+            self.observe_get(session, key, lookup, size);
+        }
+    }
+
+    /// Records a fetch that sets the expiry.
+    #[inline]
+    pub(super) fn record_touch(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
+        self.counters.cmd_touch.bump();
+        self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
+        if self.is_observed {
+            self.observe_get(session, key, lookup, size);
+        }
+    }
+
+    fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
+        match lookup {
+            Lookup::Hit => return hits.bump(),
+            Lookup::Miss => (),
+            Lookup::Expired => self.counters.get_expired.bump(),
+            Lookup::Flushed => self.counters.get_flushed.bump(),
+        }
+        misses.bump();
+    }
+
+    /// Records a lookup that is not counted: that before every change of an item, and that of `me`.
+    /// Returns the size of the item, if there is one and the lookup is observed.
+    #[inline]
+    pub(super) fn record_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
+        if self.is_observed { self.observe_lookup(session, key) } else { None }
+    }
+
+    /// Records the outcome of a store. `compares`: whether the store compared CAS values.
+    #[inline]
+    pub(super) fn record_store(&self, session: &Session, key: &[u8], store: Store, stored: Stored, compares: bool) {
+        match store {
+            Store::Stored => self.counters.total_items.bump(),
+            Store::OutOfMemory => self.counters.store_no_memory.bump(),
+            _ => (),
+        }
+        if compares {
+            match store {
+                Store::Stored => self.counters.cas_hits.bump(),
+                Store::Exists => self.counters.cas_badval.bump(),
+                Store::NotFound => self.counters.cas_misses.bump(),
+                _ => (),
+            }
+        }
+        if self.is_observed {
+            self.observe_store(session, key, store, stored);
+        }
+    }
+
+    /// Refuses a store that is too large. Removes the item that it would have replaced, if it
+    /// `replaces` one.
+    #[cold]
+    pub(super) fn refuse_too_large(
+        &self,
+        session: &Session,
+        key: &[u8],
+        (command, ttl): (&'static str, i64),
+        replaces: bool,
+    ) {
+        self.counters.store_too_large.bump();
+        if self.is_observed {
+            self.observe_too_large(session, key, command, ttl);
+        }
+        if replaces {
+            self.shared.cache.delete(key);
+        }
+    }
+
+    pub(super) fn count_arithmetic(&self, direction: Direction, outcome: Result<(), CountError>) {
+        let (hits, misses) = match direction {
+            Direction::Up => (&self.counters.incr_hits, &self.counters.incr_misses),
+            Direction::Down => (&self.counters.decr_hits, &self.counters.decr_misses),
+        };
+        match outcome {
+            Ok(()) => hits.bump(),
+            Err(CountError::NotFound) => misses.bump(),
+            Err(CountError::NotANumber) => (),
+            Err(CountError::OutOfMemory) => self.counters.store_no_memory.bump(),
+        }
+    }
+
+    /// Records a deletion. `is_hit` says how it counts; `size` is that of the deleted item, if any.
+    #[inline]
+    pub(super) fn record_delete(&self, key: &[u8], command: &str, is_hit: bool, size: Option<usize>) {
+        if is_hit {
+            self.counters.delete_hits.bump()
+        } else {
+            self.counters.delete_misses.bump()
+        }
+        if self.is_observed {
+            self.observe_delete(key, command, size);
+        }
+    }
+}

@@ -1,4 +1,5 @@
-# !/usr/bin/env bash Formatting, lints, documentation without warnings, and those rules of this
+#!/usr/bin/env bash
+# Formatting, lints, documentation without warnings, and those rules of this
 # project that a script can check.
 set -euo pipefail
 cd "$(dirname "$0")/.."

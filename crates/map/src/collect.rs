@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hash};
 
 use relativist_rcu::{is_reading, read};
 
+use crate::fill::Duplicates;
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw::Table;
@@ -21,16 +22,6 @@ where
             let _ = self.try_reserve(additional);
         }
     }
-
-    fn fill(&self, entries: impl IntoIterator<Item = (K, V)>) {
-        let entries = entries.into_iter();
-        self.expect(entries.size_hint().0);
-        // Takes a guard for each entry, so that replaced entries can be dropped before the last one
-        // is inserted.
-        for (key, value) in entries {
-            self.insert(key, value, &read());
-        }
-    }
 }
 
 impl<K, V, S> FromIterator<(K, V)> for HashMap<K, V, S>
@@ -40,8 +31,8 @@ where
     S: BuildHasher + Default,
 {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
-        let map = Self::default();
-        map.fill(entries);
+        let mut map = Self::default();
+        map.fill_unseen(entries, Duplicates::Replace);
         map
     }
 }
@@ -60,6 +51,8 @@ where
     }
 }
 
+/// Extends a map that no other thread can see at the time: without locks, and without waiting for
+/// readers.
 impl<K, V, S> Extend<(K, V)> for HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -67,11 +60,12 @@ where
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        self.fill(entries);
+        self.fill_unseen(entries, Duplicates::Replace);
     }
 }
 
-/// Extends a map through a shared reference.
+/// Extends a map through a shared reference. Inserts each entry before it takes the next one from
+/// the iterator; [`HashMap::insert_many`] is faster.
 impl<K, V, S> Extend<(K, V)> for &HashMap<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -79,7 +73,13 @@ where
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
-        self.fill(entries);
+        let entries = entries.into_iter();
+        self.expect(entries.size_hint().0);
+        // Takes a guard for each entry, so that replaced entries can be dropped before the last one
+        // is inserted.
+        for (key, value) in entries {
+            self.insert(key, value, &read());
+        }
     }
 }
 
@@ -90,7 +90,7 @@ where
     S: BuildHasher,
 {
     fn extend<I: IntoIterator<Item = (&'a K, &'a V)>>(&mut self, entries: I) {
-        self.fill(entries.into_iter().map(|(&key, &value)| (key, value)));
+        self.fill_unseen(entries.into_iter().map(|(&key, &value)| (key, value)), Duplicates::Replace);
     }
 }
 
@@ -110,11 +110,10 @@ where
     fn clone(&self) -> Self {
         let table = Table::new(self.buckets(), self.policy(), Node::<K, V>::dispose);
         let table = table.unwrap_or_else(|error| panic!("{error}"));
-        let clone = Self::of(table, self.hasher.clone());
+        let mut clone = Self::of(table, self.hasher.clone());
         let guard = read();
-        for (key, value) in self.iter(&guard) {
-            clone.insert(key.clone(), value.clone(), &guard);
-        }
+        let entries = self.iter(&guard).map(|(key, value)| (key.clone(), value.clone()));
+        clone.fill_unseen(entries, Duplicates::Replace);
         clone
     }
 }

@@ -72,6 +72,12 @@ impl Counter {
         true
     }
 
+    /// Adds to the count without a guard, for a thread that adds for many updates at once.
+    pub(crate) fn add_many(&self, n: isize) {
+        // Relaxed: as above.
+        self.one.fetch_add(n, Relaxed);
+    }
+
     #[inline(always)]
     fn add_to_stripe(&self, stripes: &[Stripe], n: isize, guard: &Guard) -> bool {
         let (index, own) = (guard.thread_index(), self.own as usize);

@@ -36,6 +36,7 @@
 //! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which returns an error if memory is exhausted |
+//! | insert many at once | [`insert_many`](HashMap::insert_many), `extend` |
 //! | insert if absent | [`try_insert`](HashMap::try_insert), [`get_or_insert`](HashMap::get_or_insert), [`get_or_insert_with`](HashMap::get_or_insert_with) |
 //! | change if present | [`update`](HashMap::update), [`compare_exchange`](HashMap::compare_exchange) |
 //! | change or insert | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
@@ -146,6 +147,7 @@ mod cached;
 mod collect;
 mod counter;
 pub mod design;
+mod fill;
 pub mod flat;
 mod iter;
 mod map;

@@ -3,10 +3,11 @@
 use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::Guard;
+use relativist_rcu::prefetch::{prefetch, prefetch_for_write};
 
+use super::array::Array;
 use super::lookup::first_not_smaller;
 use super::{Hash, Link, Table};
-use relativist_rcu::prefetch::prefetch;
 
 impl Table {
     /// The number of lookups that [`Table::find_many`] overlaps. Larger batches gain nothing:
@@ -50,6 +51,13 @@ impl Table {
         self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
     }
 
+    /// Prefetches what updates of these hashes will read and write, for at most [`Table::BATCH`] of
+    /// them.
+    pub(crate) fn prefetch_for_updates(&self, hashes: &[Hash], guard: &Guard) {
+        // SAFETY: in a read section.
+        unsafe { self.inner().array(guard).prefetch_for_updates(hashes) };
+    }
+
     /// Returns the link at which the walk for each hash of a batch begins; null if the summary
     /// shows that no link matches.
     #[inline(always)]
@@ -74,5 +82,31 @@ impl Table {
             prefetch(*first);
         }
         firsts
+    }
+}
+
+impl Array<'_> {
+    /// See [`Table::prefetch_for_updates`].
+    ///
+    /// # Safety
+    ///
+    /// The caller is in a read section, or no other thread uses the table.
+    pub(super) unsafe fn prefetch_for_updates(self, hashes: &[Hash]) {
+        for &hash in hashes {
+            prefetch_for_write(self.head(hash));
+        }
+        let mut firsts = [null_mut(); Table::BATCH];
+        for (first, &hash) in firsts.iter_mut().zip(hashes) {
+            let (head, scale) = self.head_and_scale(hash);
+            let head = head.load();
+            if !head.is_after(hash, scale) {
+                *first = head.first();
+                prefetch(*first);
+            }
+        }
+        for (first, &hash) in firsts.iter_mut().zip(hashes) {
+            // SAFETY: null, or a first link, which the caller guarantees to be alive.
+            prefetch(unsafe { first_not_smaller(*first, hash) });
+        }
     }
 }

@@ -171,9 +171,7 @@ impl LockedGroup<'_> {
     pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
         match self.finest() {
             // A new link that comes first needs no look at the others.
-            None if self.word.is_after(hash, self.scale) => {
-                Place { before: None, found: None, after: self.word.first() }
-            }
+            None if self.word.is_after(hash, self.scale) => Place::at_start(self.word.first()),
             None => walk(self.word.first(), hash, is_match),
             Some(level) => self.search_in_resize(level, hash, is_match),
         }
@@ -380,9 +378,14 @@ impl Drop for LockedGroup<'_> {
 }
 
 impl Place {
+    /// Returns the place at the start of a chain, in front of this link.
+    pub(super) fn at_start(after: *mut Link) -> Self {
+        Self { before: None, found: None, after }
+    }
+
     /// Changes the predecessor, if there is one. The caller changes the heads.
     #[inline(always)]
-    fn link(&self, to: *mut Link) {
+    pub(super) fn link(&self, to: *mut Link) {
         if let Some(before) = self.before {
             // SAFETY: in the chain that the caller has locked, hence alive.
             unsafe { before.as_ref() }.set_next(to);
@@ -391,7 +394,7 @@ impl Place {
 
     /// Returns what a head of this bucket holds after the change, in an array of this scale.
     #[inline(always)]
-    fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
+    pub(super) fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<Link>| {
             // SAFETY: all these links are in the chain that the caller has locked, or about to
             // enter it.
@@ -424,7 +427,7 @@ impl Place {
 /// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller
 /// hashes.
 #[inline(always)]
-fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+pub(super) fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
     let mut before = None;
     while let Some(link) = NonNull::new(next) {
         // SAFETY: reachable from a head whose lock the caller holds: not removed, hence alive.

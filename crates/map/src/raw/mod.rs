@@ -18,6 +18,7 @@ mod batch;
 mod cached_lookup;
 mod clear;
 mod contents;
+mod exclusive;
 mod group;
 mod hash;
 mod head;

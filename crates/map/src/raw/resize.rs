@@ -64,8 +64,8 @@ struct Pending {
 }
 
 /// A table that has grown, and whose chains are those of a coarser array.
-struct Uncut {
-    base: DetachedArray,
+pub(super) struct Uncut {
+    pub(super) base: DetachedArray,
     /// Passes when no lookup is left that entered by an array older than the published one.
     readers: GracePeriod,
     /// The time at which the published array was published.
@@ -126,7 +126,7 @@ impl Resizer {
         self.reserved().retired.push(Retired { array: DetachedArray::of(array), readers: GracePeriod::start() });
     }
 
-    fn take_uncut_if(&mut self, condition: impl FnOnce(&mut Uncut) -> bool) -> Option<Uncut> {
+    pub(super) fn take_uncut_if(&mut self, condition: impl FnOnce(&mut Uncut) -> bool) -> Option<Uncut> {
         self.pending_mut()?.uncut.take_if(condition)
     }
 
@@ -210,7 +210,7 @@ impl TableInner {
         }
     }
 
-    fn allocate_array<'a>(&self, bits: u32) -> Result<Array<'a>, AllocError> {
+    pub(super) fn allocate_array<'a>(&self, bits: u32) -> Result<Array<'a>, AllocError> {
         let array = Array::allocate(bits)?;
         // Relaxed: a statistic.
         self.counts.bucket_bytes.fetch_add(array.bucket_bytes(), Relaxed);
@@ -250,7 +250,7 @@ impl TableInner {
 
     /// Completes growing: cuts the chains of `base` between the buckets of the published array. No
     /// lookup may be left that entered by an older array.
-    fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
+    pub(super) fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
         // SAFETY: as in `grow`.
         let (base, fine) = unsafe { (base.get(), self.array.load()) };
         let factor = fine.len() / base.len();

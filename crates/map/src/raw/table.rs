@@ -86,11 +86,11 @@ pub(crate) struct TableInner {
     /// The rename in progress.
     pub(super) in_flight: InFlightRename,
     dispose: unsafe fn(NonNull<Link>),
-    policy: Policy,
+    pub(super) policy: Policy,
     /// Set while updates need not ask the worker to check this table: a request is pending, or the
     /// worker will check the table again anyway.
     requested: AtomicBool,
-    resizing: AtomicBool,
+    pub(super) resizing: AtomicBool,
     /// The binary logarithm of the number of buckets of the published array. Only the holder of the
     /// resizer's mutex changes it.
     bits: AtomicU8,
@@ -99,7 +99,7 @@ pub(crate) struct TableInner {
     turn: Mutex<()>,
     resizer: Mutex<Resizer>,
     pub(super) counts: Counts,
-    count: Counter,
+    pub(super) count: Counter,
 }
 
 /// The mutexes of resizers and renames.
@@ -475,9 +475,16 @@ impl Drop for TableInner {
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: no thread uses the table any more, nor does the worker.
         unsafe { resizer.free_all() };
+        // SAFETY: as above.
+        let array = unsafe { self.array.load() };
+        // An empty table may have many buckets, which need not be read.
+        if self.count.sum() == 0 {
+            // SAFETY: as above.
+            return unsafe { array.free() };
+        }
         // SAFETY: as above. The links in the table are the table's own, by the contract of
         // `VacantEntry::insert`; no reader is left, because lookups borrow the table.
-        unsafe { dispose_of_all(self.array.load(), self.dispose) };
+        unsafe { dispose_of_all(array, self.dispose) };
     }
 }
 
@@ -499,7 +506,7 @@ pub(crate) fn assert_outside_sections(doing: &str) {
     );
 }
 
-fn bits_for(buckets: usize) -> u32 {
+pub(super) fn bits_for(buckets: usize) -> u32 {
     // `ilog2` of the next power of two, without overflow for the largest.
     buckets.max(2).saturating_sub(1).ilog2().saturating_add(1).max(Array::MIN_BITS)
 }

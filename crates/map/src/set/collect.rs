@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::iter::Map;
 
 use super::HashSet;
+use crate::fill::Duplicates;
 use crate::iter::IntoIter;
 
 impl<T, S> HashSet<T, S>
@@ -14,12 +15,8 @@ where
 {
     /// Inserts the elements. Unlike `extend` of [`HashMap`](crate::HashMap), keeps elements that
     /// are already in the set.
-    fn fill(&self, elements: impl IntoIterator<Item = T>) {
-        let elements = elements.into_iter();
-        self.map.expect(elements.size_hint().0);
-        for element in elements {
-            self.pin().insert(element);
-        }
+    fn fill_unseen(&mut self, elements: impl IntoIterator<Item = T>) {
+        self.map.fill_unseen(elements.into_iter().map(|element| (element, ())), Duplicates::Keep);
     }
 }
 
@@ -29,8 +26,8 @@ where
     S: BuildHasher + Default,
 {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
-        let set = Self::default();
-        set.fill(elements);
+        let mut set = Self::default();
+        set.fill_unseen(elements);
         set
     }
 }
@@ -43,20 +40,24 @@ impl<T: Hash + Eq + Send + Sync + 'static, const N: usize> From<[T; N]> for Hash
 
 impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> Extend<T> for HashSet<T, S> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
-        self.fill(elements);
+        self.fill_unseen(elements);
     }
 }
 
 /// Extends a set through a shared reference.
 impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> Extend<T> for &HashSet<T, S> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
-        self.fill(elements);
+        let elements = elements.into_iter();
+        self.map.expect(elements.size_hint().0);
+        for element in elements {
+            self.pin().insert(element);
+        }
     }
 }
 
 impl<'a, T: Hash + Eq + Send + Sync + Copy + 'static, S: BuildHasher> Extend<&'a T> for HashSet<T, S> {
     fn extend<I: IntoIterator<Item = &'a T>>(&mut self, elements: I) {
-        self.fill(elements.into_iter().copied());
+        self.fill_unseen(elements.into_iter().copied());
     }
 }
 

@@ -181,6 +181,7 @@ pub const MAP_WAITING: &[Operation<Map>] = &[
         let mut numbers = Numbers::default();
         numbers.extend([(&1, &2), (&3, &4)].map(ticked));
     }),
+    ("HashMap::insert_many", Entries, |map| _ = map.insert_many(entries(1..6))),
     ("Extend for &HashMap", Entries, |mut map| map.extend(entries(1..6))),
     ("FromParallelIterator for HashMap", Step, |_| in_pool(|| drop(parallel_entries().collect::<Map>()))),
     ("ParallelExtend for HashMap", Step, |map| in_pool(|| map.clone().par_extend(parallel_entries()))),

@@ -18,6 +18,7 @@ mod cached;
 mod cases;
 mod collections;
 mod drops;
+mod fill;
 #[path = "../support/hashing.rs"]
 mod hashing;
 mod histories;

@@ -27,7 +27,7 @@ for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo; do
   [ "$count" -ge 18 ] || { echo "competitors: $competitor is in $count tables only" >&2; exit 1; }
 done
 
-# Tests of the whole workspace have built it.
+# After tests of the whole workspace the server exists.
 [ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd
 # This build is not optimised, and may miss the targets: then the exit status is 1.
 output=$("$program" serving --quick --threads 1 --workload get50,set 2>/dev/null) || [ $? -eq 1 ]

@@ -35,7 +35,7 @@
  *   SKIP_NODE_WAIT       removed nodes are freed at once
  *   RETIRE_FIRST         a replaced array is retired while the base array still leads to it
  *   OLDER_FIRST          updates change older arrays before newer ones
- *   FORGET_NEXT          updates do not keep the array right that is being filled
+ *   FORGET_NEXT          updates do not maintain the array that is being filled
  *   UNANNOUNCED          a link is reachable by another one before its summary bit is set
  *   MARK_UNSEEN          a head is marked although it may have changed since it was read
  *   CUT_NOTHING          a cut cuts no chain

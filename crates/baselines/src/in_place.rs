@@ -344,7 +344,7 @@ mod tests {
     const FEW: usize = 4;
     const MANY: usize = 1 << 12;
 
-    /// Returns a key that is in this bucket when there are `MANY`.
+    /// Returns a key that is in this bucket if the table has `MANY` buckets.
     fn key_of(table: &Tested, bucket: u64) -> u64 {
         (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
     }

@@ -269,7 +269,7 @@ impl Cache {
         self.max_item
     }
 
-    /// Sums that are cheap to compute.
+    /// Returns the memory in use. Cheap: no item is visited.
     pub fn usage(&self) -> Usage {
         Usage {
             items: self.store.table.len(),

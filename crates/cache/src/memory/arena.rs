@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(mappings(start, SLOTS * SLOT), before);
     }
 
-    /// On kernels that can't discard locked memory.
+    /// The arena replaces memory on kernels that can't discard locked memory.
     #[test]
     #[cfg(target_os = "linux")]
     fn replaced_memory_is_like_its_neighbours() {

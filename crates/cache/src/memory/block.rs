@@ -422,7 +422,7 @@ impl Block {
     /// Whether all items of a closed block are freed, and none is pending. Once true, it stays
     /// true.
     pub(crate) fn is_all_freed(self) -> bool {
-        // SeqCst: as in `is_compactable`. All threads that unlinked items have done so before.
+        // SeqCst: as in `is_compactable`. Each item was unlinked before it was counted as freed.
         self.header().live_bytes.load(Ordering::SeqCst) == ALLOCATOR_REF
     }
 
@@ -442,9 +442,9 @@ impl Block {
             >= self.capacity() / 16
     }
 
-    /// Whether a quarter of a closed block is freed, if there are `live_bytes`. Then moving the
-    /// rest costs three times what it gains, and a cache whose items are overwritten at random
-    /// holds 87 % of what it could hold.
+    /// Whether a quarter of a closed block with `live_bytes` is freed. Then moving the rest costs
+    /// three times what it gains, and a cache whose items are overwritten at random holds 87 % of
+    /// what it could hold.
     fn is_quarter_freed(self, live_bytes: usize) -> bool {
         let header = self.header();
         // Relaxed, both: they do not change once the block is closed, and the caller has seen that

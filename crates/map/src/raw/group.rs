@@ -102,7 +102,7 @@ impl TableInner {
         self.lock_chain_slowly(hash, guard)
     }
 
-    /// Locks the chain when the bucket is locked, or when the table is in a resize.
+    /// Locks the chain if another thread has locked the bucket, or a resize is in progress.
     #[cold]
     fn lock_chain_slowly<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
         loop {

@@ -17,7 +17,7 @@ fn pool() -> ThreadPool {
     ThreadPoolBuilder::new().num_threads(4).build().unwrap()
 }
 
-/// Whether the hashes fill many ranges or one range, or are all the same.
+/// Also if the hashes fill only one range, or are all the same.
 #[test]
 fn iteration_sees_every_entry_once() {
     for (hashing, entries) in [(MIXED, ENTRIES), (IDENTITY, ENTRIES), (Hashing(|n| n % 7), 200), (MIXED, 0), (MIXED, 1)]

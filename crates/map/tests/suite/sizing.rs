@@ -102,7 +102,8 @@ fn shrinking_takes_one_pass_over_empty_buckets() {
     assert_eq!((map.buckets(), map.pin().iter().count()), (2, 10));
 }
 
-/// Whether the entry is in one of the first buckets or not, and whichever thread removes it.
+/// A map with one entry is not empty, whichever bucket has the entry and whichever thread removes
+/// it.
 #[test]
 fn one_entry_is_not_nothing() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build::<u64, u64>().unwrap();

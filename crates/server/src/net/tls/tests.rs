@@ -320,7 +320,7 @@ fn a_record_that_was_tampered_with_is_refused() {
         let Some(byte) = record.get_mut(at) else { break };
         *byte ^= 1;
         scene.server.inner.incoming = record;
-        // A length that is too large leaves it waiting for the rest.
+        // A length that is too large makes the server wait for the rest.
         assert_eq!(scene.receive(), if at == 3 || at == 4 { Received::Bytes } else { Received::End }, "{at}");
         assert!(scene.input.unread().is_empty());
     }

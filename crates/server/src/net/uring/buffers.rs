@@ -27,7 +27,7 @@ pub(super) const GROUP: u16 = 0;
 
 /// The buffers. The kernel writes to those that were given to it and not returned.
 pub(super) struct Buffers {
-    /// The descriptors, a page, and then the buffers.
+    /// A page of descriptors, and then the buffers.
     memory: NonNull<u8>,
     /// Buffers given to the kernel so far, modulo 2^16.
     tail: u16,

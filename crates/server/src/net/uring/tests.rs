@@ -18,8 +18,8 @@ fn ring_with_a_connection() -> Option<(Uring, usize, UnixStream)> {
     Some((uring, key, peer))
 }
 
-/// The kernel ends a receive operation if it has no buffer. Here it does so while the connection is
-/// sent to, and receives nothing.
+/// The kernel ends a receive operation if it has no buffer. Here it does so while the server
+/// sends to the connection and receives nothing.
 #[test]
 fn a_receive_that_ended_during_a_send_is_started_again() {
     let Some((mut uring, key, mut peer)) = ring_with_a_connection() else { return };

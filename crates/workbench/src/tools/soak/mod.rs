@@ -124,7 +124,7 @@ enum Length {
 
 impl Length {
     fn goes_on(self, batch: u64, elapsed: Duration) -> bool {
-        // Unused without the other variant.
+        // Only the variant for tests uses it.
         let _ = batch;
         match self {
             Self::Time(time) => elapsed < time && !interruption::is_wanted(),

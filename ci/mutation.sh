@@ -120,7 +120,7 @@ done
 judge() {
   set -euo pipefail
   attempt "$1" "$2" "$3" "$4"
-  # What depends on the timing of the hardware is tried twice.
+  # A test may miss a mutation by chance, so it runs twice. (Models miss none by chance.)
   [[ $status -ne 0 || $3 == loom* || $3 == shuttle ]] || attempt "$1" "$2" "$3" "$4"
   if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "${5-}" != hangs ]; }; then
     echo "SURVIVED  $1 $2: $3 $4 ended with $status"

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# With the flags and the folder of ci/mutation.sh, as ci/loom.sh.
+# Like ci/loom.sh, with the flags and the folder of ci/mutation.sh: both build the same dependencies.
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-shuttle"
 cargo test --locked --release --package relativist --test shuttle

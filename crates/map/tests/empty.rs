@@ -65,7 +65,7 @@ fn use_empty(map: &HashMap<u64, u64>) {
 #[test]
 fn empty_maps_take_little_memory_and_no_threads() {
     const MAPS: usize = 10_000;
-    // What the process allocates once.
+    // Some memory is allocated only once per process.
     use_empty(&HashMap::new());
 
     let threads_before = threads();

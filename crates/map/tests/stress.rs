@@ -197,7 +197,7 @@ fn iteration_sees_residents_exactly_once() {
     iteration_sees_residents_once(1..13, &TALLY);
 }
 
-/// At most every eighth bucket has an entry, so iterations skip what is empty.
+/// At most every eighth bucket has an entry, so iterations skip the empty ones.
 #[test]
 fn iteration_of_a_sparse_table_sees_residents_exactly_once() {
     static TALLY: Tally = Tally::new();

@@ -30,8 +30,8 @@ struct Tally {
 
 impl Tally {
     fn pending(&self) -> usize {
-        // In this order: what runs in between makes the result too large at most by what has really
-        // been pending.
+        // In this order, so that the difference is not negative. A function that runs between the
+        // two loads counts as pending, which it was at the first.
         let run = self.run.load(SeqCst);
         self.deferred.load(SeqCst) - run
     }

@@ -26,8 +26,8 @@ fn leak_guard() -> &'static Guard {
     guard
 }
 
-/// R7: the section of a leaked guard outlives its thread, as do the references that it protects;
-/// others go on.
+/// R7: the section of a leaked guard outlives its thread, as do the references that it protects.
+/// Other threads continue to enter and leave sections.
 #[test]
 fn a_leaked_guard_keeps_its_section_open() {
     must_end(wait_for_readers);

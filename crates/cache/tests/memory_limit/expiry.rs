@@ -103,8 +103,8 @@ fn blocks_with_few_items_are_merged() {
     assert!(usage.items >= 10_000, "{usage:?}");
 }
 
-/// If items of an idle heap expire in every second, the number of items that the background reads
-/// is proportional to the number of expired items and of minutes.
+/// In an idle cache some items expire in every second. The background must not read all items again
+/// each time.
 #[test]
 fn idle_items_with_mixed_expiries_are_not_read_repeatedly() {
     const ITEMS: usize = 20_000;

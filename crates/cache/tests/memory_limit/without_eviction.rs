@@ -66,7 +66,7 @@ fn without_eviction_few_scattered_deleted_items_make_room() {
     assert_eq!(cache.usage().sweeps.evictions, 0);
 }
 
-/// In a heap with too many blocks to examine in one pass, deleted items make room even if they are
+/// In a cache with too many blocks to examine in one pass, deleted items make room even if they are
 /// all in the last blocks.
 #[test]
 fn without_eviction_few_deleted_items_are_found_in_a_large_heap() {

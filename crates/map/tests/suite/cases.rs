@@ -218,7 +218,7 @@ fn all_values_are_replaced() {
     assert_eq!(map.len(), 1000);
 }
 
-/// The iterating thread itself changes it.
+/// The iterating thread itself changes the map.
 #[test]
 fn iteration_goes_on_while_the_map_changes() {
     let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
@@ -227,8 +227,8 @@ fn iteration_goes_on_while_the_map_changes() {
     let mut seen = BTreeSet::new();
     for &key in pinned.keys() {
         assert!(seen.insert(key), "T7: {key} was seen twice");
-        // A third goes when it is seen, a third is replaced, and for the last third another key
-        // comes and goes.
+        // One third of the keys are removed when they are seen, and one third are replaced. For
+        // each key of the last third, another key is inserted and removed.
         match key % 3 {
             0 => assert!(pinned.remove(&key).is_some()),
             1 => assert!(pinned.insert(key, 0).is_some()),

@@ -94,7 +94,7 @@ fn nothing_deferred_runs_while_an_entry_is_renamed() {
     });
 }
 
-/// Runs `action` on another thread, so that what hangs fails.
+/// Runs `action` on another thread, so that the test fails if it hangs.
 fn within_a_minute(action: impl FnOnce() + Send + 'static) {
     let (done, result) = channel();
     thread::spawn(move || {

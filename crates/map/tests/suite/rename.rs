@@ -128,8 +128,8 @@ fn moves_the_link_itself() {
     assert_eq!(rename(&table, 1001, 1001, |_| ()), Err(RawError::SameHash));
 }
 
-/// T9: if the new key is taken, also while the link is in flight, or something panics, the link is
-/// where it was.
+/// T9: if the new key is present, or is inserted while the link is in flight, or a function panics,
+/// then the link is where it was.
 #[test]
 fn what_fails_changes_nothing() {
     let table = table(&[1, 2, 3]);

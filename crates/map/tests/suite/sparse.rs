@@ -1,4 +1,4 @@
-//! T7 in sparse tables: what is there is seen by iterations that skip the empty buckets.
+//! T7 in sparse tables: iterations that skip the empty buckets see all entries.
 
 use std::collections::BTreeMap;
 

@@ -29,7 +29,7 @@ const STORES: usize = 80;
 /// at them even if the test fails.
 const OBJECTS: usize = 4096;
 
-/// What readers find: its age, as in the other torture test.
+/// The object that readers find, which is only its age. (See the other torture test.)
 static CURRENT: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
 static OBJECT_AGES: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
 static STOP: AtomicBool = AtomicBool::new(false);

@@ -2,8 +2,8 @@
 //! `relativist_rcu::design` under load.
 //!
 //! Writers replace an object over and over. A removed object is 1 old, and one older with each
-//! grace period from then on. Readers of all kinds look, at the end of their sections, how old the
-//! object became that they found at the beginning. 0 and 1 are correct: it was not removed, or it
+//! grace period from then on. A reader finds an object at the beginning of its section, and looks
+//! at the age of that object at the end. 0 and 1 are correct: it was not removed, or it
 //! was removed and no grace period has passed. A reader that sees 2 has had a grace period pass
 //! over its section. Old objects are poisoned and freed.
 //!

@@ -131,7 +131,7 @@ impl<B: Backend> Backend for Tls<B> {
     }
 
     fn expect(&mut self, key: usize, input: &mut Input) {
-        // Decryption copies anyway.
+        // Decryption copies the value in any case, so there is nothing to receive in place.
         if self.channel(key).is_none() {
             self.inner.expect(key, input);
         }

@@ -1,4 +1,4 @@
-//! `ma`.
+//! `ma`. It can also create the item, and set its expiry.
 
 use super::{Ending, Request, append_key, append_number, append_ttl, append_word};
 use crate::execute::{Executor, Session};

@@ -1,4 +1,4 @@
-//! `ms`.
+//! `ms`, which stores in the modes set, add, replace, append and prepend.
 
 use super::{Ending, Request, append_key, append_number, append_word};
 use crate::execute::observe::Stored;

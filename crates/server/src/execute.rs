@@ -140,7 +140,7 @@ pub struct Executor<'s> {
 }
 
 impl<'s> Executor<'s> {
-    /// An executor that counts on `counters`, and pauses when the output has reached `output_limit`
+    /// An executor that increments `counters`, and pauses when the output has reached `output_limit`
     /// bytes.
     pub fn new(shared: &'s SharedState, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
         let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();

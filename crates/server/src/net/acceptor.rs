@@ -96,7 +96,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// An acceptor that counts on the counters of `thread`.
+    /// An acceptor that uses the counters of `thread`.
     pub(crate) fn new(shared: Arc<SharedState>, thread: usize, mut listeners: Vec<Listener>) -> io::Result<Acceptor> {
         let poll = Poll::new()?;
         for (index, listener) in listeners.iter_mut().enumerate() {

@@ -140,8 +140,8 @@ pub struct Executor<'s> {
 }
 
 impl<'s> Executor<'s> {
-    /// An executor that increments `counters`, and pauses when the output has reached `output_limit`
-    /// bytes.
+    /// An executor that increments `counters`, and pauses when the output has reached
+    /// `output_limit` bytes.
     pub fn new(shared: &'s SharedState, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
         let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());

@@ -41,12 +41,12 @@ const SUBMISSIONS: u32 = 1024;
 /// The size of the completion queue. The kernel itself keeps completions beyond it.
 const COMPLETIONS: u32 = 4096;
 
-/// The number of bytes that may pile up for a connection, or be missing of a value, before system
-/// calls read its input.
+/// If more bytes than this pile up for a connection, or a value lacks more bytes, then system calls
+/// read the input of the connection.
 const MAX_DELIVERED: usize = 64 << 10;
 
-/// The number of reads by system call, none of a large value, after which the kernel delivers
-/// again.
+/// After this number of reads by system calls, the kernel delivers again. Reads of a large value do
+/// not count.
 const READS_AFTER_FLOOD: u8 = 16;
 
 /// The largest piece sent by one operation.

@@ -141,8 +141,8 @@ struct Plan {
     clients: u16,
     keys: u32,
     length: Length,
-    /// Whether clients in another process flush. These clients then do not flush, and items may be
-    /// missing.
+    /// Whether clients in another process flush everything. The clients of this process then do not
+    /// flush, and items may be missing.
     others_flush: bool,
 }
 

@@ -85,7 +85,8 @@ where
 
     /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, for each
     /// entry that [`FlatMap::iter`] would see: once, and again if the entry was not to be kept, but
-    /// was replaced or moved before it could be removed.
+    /// another thread has moved it to a larger or smaller array before it could be removed. An entry
+    /// that is replaced meanwhile stays.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -146,14 +147,22 @@ where
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let mut found = Some(self.entries.next_entry()?);
-            // If the entry was replaced or moved since it was found, it is looked up again.
-            while let Some(entry) = found.filter(|entry| (self.extract)(&entry.key, &entry.value)) {
+            let mut found = Some(self.entries.next_place()?);
+            while let Some(place) = found.take() {
+                // SAFETY: live in this section.
+                let entry = unsafe { place.entry() };
+                if !(self.extract)(&entry.key, &entry.value) {
+                    break;
+                }
                 let hash = self.map.table.hash(&entry.key);
                 if self.map.table.remove_exactly(hash, entry, self.guard) {
                     return Some(entry.pair());
                 }
-                found = self.map.find_hashed(hash, &entry.key, self.guard);
+                // If it was replaced or removed, the slot was vacated. If it is live, the entry has
+                // moved, and may have been replaced after that.
+                if place.is_live() {
+                    found = self.map.table.find_place(hash, |key| *key == entry.key, self.guard);
+                }
             }
         }
     }

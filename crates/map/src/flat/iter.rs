@@ -69,11 +69,11 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
 
 impl<'g, K: Hash + Eq, V, S: BuildHasher> Iter<'g, K, V, S> {
     #[inline]
-    pub(crate) fn next_entry(&mut self) -> Option<&'g Entry<K, V>> {
+    pub(super) fn next_place(&mut self) -> Option<Place<'g, K, V>> {
         loop {
             if let Some(bucket) = &mut self.bucket {
-                if let Some(entry) = bucket.next(self.table) {
-                    return Some(entry);
+                if let Some(place) = bucket.next(self.table) {
+                    return Some(place);
                 }
                 self.bucket = None;
             }
@@ -84,25 +84,26 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iter<'g, K, V, S> {
     }
 
     /// Returns the next entry of the present bucket, or of the next one if none was begun.
-    pub(crate) fn next_in_bucket(&mut self) -> Option<&'g Entry<K, V>> {
-        let entry = self.bucket.as_mut()?.next(self.table);
-        if entry.is_none() {
+    pub(super) fn next_in_bucket(&mut self) -> Option<&'g Entry<K, V>> {
+        let place = self.bucket.as_mut()?.next(self.table);
+        if place.is_none() {
             self.bucket = None;
         }
-        entry
+        // SAFETY: live in this section.
+        place.map(|place| unsafe { place.entry() })
     }
 }
 
 impl<'g, K: Hash + Eq, V> BucketIter<'g, K, V> {
     #[inline]
-    fn next<S: BuildHasher>(&mut self, table: &Table<K, V, S>) -> Option<&'g Entry<K, V>> {
+    fn next<S: BuildHasher>(&mut self, table: &Table<K, V, S>) -> Option<Place<'g, K, V>> {
         loop {
             while let Some(slot) = self.slots.next() {
                 let place = Place { segment: self.segment, slot };
                 // SAFETY: the word was loaded under the guard.
                 let entry = unsafe { place.entry() };
                 if self.is_new(slot, entry) && self.from.is_none_or(|from| table.hash(&entry.key).get() >= from) {
-                    return Some(entry);
+                    return Some(place);
                 }
             }
             // SAFETY: loaded under the guard.
@@ -128,7 +129,8 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'g, K, V, S> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry().map(Entry::pair)
+        // SAFETY: live in this section.
+        self.next_place().map(|place| unsafe { place.entry() }.pair())
     }
 }
 

@@ -71,6 +71,12 @@ impl<'g, K, V> Place<'g, K, V> {
         unsafe { (*self.segment.slots[self.slot].get()).assume_init_ref() }
     }
 
+    /// Returns whether the slot has not been vacated. A slot of a bucket that has moved, or of a
+    /// segment that was replaced by a copy, stays live.
+    pub(super) fn is_live(self) -> bool {
+        self.segment.word().live().any(|slot| slot == self.slot)
+    }
+
     /// Returns the bits of the entry. Copies of `MaybeUninit` make no claims about the pointers in
     /// it.
     ///

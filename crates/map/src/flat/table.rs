@@ -117,6 +117,17 @@ impl<K, V, S> Table<K, V, S> {
         is_match: impl FnMut(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
+        // SAFETY: live in this section.
+        self.find_place(hash, is_match, guard).map(|place| unsafe { place.entry() })
+    }
+
+    #[inline(always)]
+    pub(super) fn find_place<'g>(
+        &'g self,
+        hash: raw::Hash,
+        is_match: impl FnMut(&K) -> bool,
+        guard: &'g Guard,
+    ) -> Option<Place<'g, K, V>> {
         let mut array = self.array(guard);
         loop {
             let first = array.bucket(hash);
@@ -125,9 +136,7 @@ impl<K, V, S> Table<K, V, S> {
             let word = first.word();
             if !word.is_moved() {
                 // SAFETY: loaded under the guard.
-                let place = unsafe { first.find(word, Tag::of(hash), is_match) }?;
-                // SAFETY: as above.
-                return Some(unsafe { place.entry() });
+                return unsafe { first.find(word, Tag::of(hash), is_match) };
             }
             std::hint::cold_path();
             array = array.next().expect("a bucket moves to the next array");

@@ -23,8 +23,8 @@ WARNING = re.compile(r"^ WARN relativistd: running as root;.*\n", re.M)
 # A block of commands, and their output, if a block of text follows at once.
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.M | re.S)
 
-# An optimized build takes minutes, so the commands run the programs that `cargo test` has built, and an installation
-# is only checked for its folder. `cargo run` runs in the checkout, or it would build everything again.
+# An optimized build takes minutes, so the commands run the programs that `cargo test` has built, and `cargo install`
+# only checks that its folder exists. `cargo run` runs in the checkout, or it would build everything again.
 PRELUDE = """\
 set -euo pipefail
 cargo() {

@@ -38,7 +38,7 @@ pub fn signed_32(word: &[u8]) -> Option<i32> {
     i32::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// Parses a strict unsigned 32-bit number: a level.
+/// Parses a strict unsigned 32-bit number, such as the level of `verbosity`.
 pub fn unsigned_32(word: &[u8]) -> Option<u32> {
     u32::try_from(unsigned_64(word)?).ok()
 }

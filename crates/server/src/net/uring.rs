@@ -45,8 +45,8 @@ const COMPLETIONS: u32 = 4096;
 /// read the input of the connection.
 const MAX_DELIVERED: usize = 64 << 10;
 
-/// After this number of reads by system calls, the kernel delivers again. Reads of a large value do
-/// not count.
+/// After this number of reads by system calls in a row, none of them of a large value, the kernel
+/// delivers again.
 const READS_AFTER_FLOOD: u8 = 16;
 
 /// The largest piece sent by one operation.

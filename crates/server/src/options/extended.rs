@@ -16,7 +16,7 @@ pub struct Extended {
     pub lru_crawler: bool,
     /// Log buffer per watching client, in KiB.
     pub watcher_logbuf_size: u32,
-    /// Enter the sandbox: `Some(true)` blocks system calls, too; `Some(false)` blocks nothing.
+    /// The sandbox: `None` restricts files, `Some(true)` also system calls, `Some(false)` nothing.
     pub drop_privileges: Option<bool>,
     /// The limit on the buffers of all connections, in MiB; 0 for one that follows from `-m`.
     pub read_buf_mem_limit: u32,

@@ -179,8 +179,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// If everything was flushed since the last time, writes that to the file, which covers the
-    /// items written before. Drops the items in the payload, because they may have been added
+    /// If everything was flushed since the last call, writes a flush to the file, which removes the
+    /// items written before it. Drops the items in the payload, because they may have been added
     /// before or after the flush.
     fn follow(&mut self, sequence: Sequence) -> io::Result<()> {
         if sequence.flushed != self.flushed {

@@ -13,6 +13,7 @@ pub(crate) use std::{
 
 #[cfg(all(relativist_loom, not(relativist_shuttle)))]
 pub(crate) use {
+    loom::cell::UnsafeCell,
     loom::sync::{Mutex, MutexGuard},
     loom::thread::yield_now,
     tracked::{AtomicBits, AtomicPtr},
@@ -32,6 +33,28 @@ pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr as UntrackedPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
+
+/// [`std::cell::UnsafeCell`] with the interface of loom's, which fails models with a data race.
+#[cfg(any(not(relativist_loom), relativist_shuttle))]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(any(not(relativist_loom), relativist_shuttle))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
 
 /// Makes an exchange before it a full barrier. On x86-64 the exchange is one already.
 #[inline(always)]

@@ -11,7 +11,7 @@ use super::segment::{Link, Place, Segment};
 use super::word::{Tag, Word};
 use crate::memory;
 use crate::raw::{AllocError, Hash};
-use crate::sync::{AcqRel, Acquire, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
 
 /// The header of an array, at the start of its memory. The first segments follow.
 #[repr(C, align(64))]
@@ -22,7 +22,7 @@ pub(super) struct Header<K, V> {
     next: AtomicPtr<Self>,
     /// The chunks of buckets that threads have begun to move, and those that they have moved.
     claimed: AtomicUsize,
-    moved: AtomicUsize,
+    moved: AtomicBits,
     /// The later segments of buckets that have moved: freed with the array.
     chains: Mutex<Vec<ChainOfMoved<K, V>>>,
 }
@@ -91,7 +91,7 @@ impl<'a, K, V> Array<'a, K, V> {
                 shift: 64 - bits,
                 next: AtomicPtr::new(null_mut()),
                 claimed: AtomicUsize::new(0),
-                moved: AtomicUsize::new(0),
+                moved: AtomicBits::new(0),
                 chains: Mutex::new(Vec::new()),
             });
         }
@@ -191,7 +191,7 @@ impl<'a, K, V> Array<'a, K, V> {
     pub(super) fn complete_claim(&self, next: &Self) -> bool {
         // AcqRel: the thread that moves the last buckets sees what the others have moved, and
         // publishes it together with the next array.
-        self.header().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1
+        self.header().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1 as u64
     }
 
     /// Returns the number of buckets of the smaller array in a chunk, and the number of chunks.

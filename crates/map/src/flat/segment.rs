@@ -2,14 +2,13 @@
 //! array.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::defer_raw;
 
 use super::word::{Slots, Tag, Word};
-use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release, UnsafeCell};
 
 /// A key and its value.
 pub(crate) struct Entry<K, V> {
@@ -66,9 +65,8 @@ impl<'g, K, V> Place<'g, K, V> {
     /// lock.
     #[inline(always)]
     pub(super) unsafe fn entry(self) -> &'g Entry<K, V> {
-        // SAFETY: a live slot is initialised, and no thread writes to it before the caller has
-        // left.
-        unsafe { (*self.segment.slots[self.slot].get()).assume_init_ref() }
+        // SAFETY: as below. A live slot is initialised.
+        unsafe { self.bits().assume_init_ref() }
     }
 
     /// Returns whether the slot has not been vacated. A slot of a bucket that has moved, or of a
@@ -83,9 +81,15 @@ impl<'g, K, V> Place<'g, K, V> {
     /// # Safety
     ///
     /// As for [`entry`](Self::entry).
+    #[inline(always)]
     pub(super) unsafe fn bits(self) -> &'g EntryBits<K, V> {
-        // SAFETY: guaranteed by the caller.
-        unsafe { &*self.segment.slots[self.slot].get() }
+        // SAFETY: no thread writes to a live slot before the caller has left.
+        self.cell().with(|slot| unsafe { &*slot })
+    }
+
+    #[inline(always)]
+    fn cell(self) -> &'g UnsafeCell<EntryBits<K, V>> {
+        &self.segment.slots[self.slot]
     }
 
     /// Drops the entry.
@@ -95,7 +99,7 @@ impl<'g, K, V> Place<'g, K, V> {
     /// The slot is live, no other thread has access to it, and the entry is not used any more.
     pub(super) unsafe fn drop_in_place(self) {
         // SAFETY: guaranteed by the caller.
-        unsafe { (*self.segment.slots[self.slot].get()).assume_init_drop() };
+        self.cell().with_mut(|slot| unsafe { (*slot).assume_init_drop() });
     }
 
     /// # Safety
@@ -105,7 +109,7 @@ impl<'g, K, V> Place<'g, K, V> {
     #[inline(always)]
     pub(super) unsafe fn write(self, entry: &EntryBits<K, V>) {
         // SAFETY: no thread reads a free slot, and the lock excludes other writers.
-        unsafe { self.segment.slots[self.slot].get().copy_from_nonoverlapping(entry, 1) };
+        self.cell().with_mut(|slot| unsafe { slot.copy_from_nonoverlapping(entry, 1) });
     }
 }
 
@@ -165,10 +169,9 @@ impl<K, V> Link<K, V> {
 
 impl<K, V> Segment<K, V> {
     /// An empty segment. Memory filled with zeros is one, too, except under loom.
-    #[cfg(relativist_loom)]
     pub(super) fn empty() -> Self {
         let slots = std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit()));
-        Self { word: AtomicBits::new(0), next: AtomicPtr::new(null_mut()), slots }
+        Self { word: AtomicBits::new(Word::EMPTY.bits()), next: AtomicPtr::new(null_mut()), slots }
     }
 
     /// Allocates an empty segment outside of arrays.
@@ -176,11 +179,8 @@ impl<K, V> Segment<K, V> {
         // SAFETY: the size is not zero.
         let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();
         assert!(segment.addr().get() >> Link::<K, V>::FILTER_SHIFT == 0, "a segment must lie below 2^48: {segment:p}");
-        // SAFETY: fresh memory. The slots of an empty segment need not be initialised.
-        unsafe {
-            (&raw mut (*segment.as_ptr()).word).write(AtomicBits::new(Word::EMPTY.bits()));
-            (&raw mut (*segment.as_ptr()).next).write(AtomicPtr::new(null_mut()));
-        }
+        // SAFETY: fresh memory.
+        unsafe { segment.write(Self::empty()) };
         Some(segment)
     }
 

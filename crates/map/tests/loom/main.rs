@@ -10,8 +10,14 @@
 //! hard cases are 0 and 4, each the first link of a fine bucket, and 3, the last link before a cut.
 #![cfg(all(relativist_loom, not(relativist_shuttle)))]
 
+mod flat;
+#[path = "../support/hashing.rs"]
+mod hashing;
 mod iteration;
 mod lookups;
+#[path = "../support/random.rs"]
+#[expect(dead_code, reason = "the models here try everything")]
+mod random;
 mod rename;
 mod scene;
 mod updates;

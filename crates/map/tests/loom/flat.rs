@@ -1,0 +1,356 @@
+//! Models of the flat map. Loom fails them also if the copying of an entry races with a read of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use loom::thread;
+use relativist::Resizing;
+use relativist::flat::FlatMap;
+use relativist_rcu::{Guard, clock, read, wait_for_readers};
+
+use crate::hashing::{Hashing, UNMIXED};
+use crate::scene::{Shared, explore, unless_quick};
+
+/// Keys below 16 are places in the order of the table, and have different tags and filter bits. In
+/// a table of two buckets, 0 to 7 are in the first one, in one of four 0 to 3.
+const PLACES: Hashing = Hashing(|n| (UNMIXED.0)(n << 60 | (n & 15) << 20));
+
+type Map = FlatMap<u64, u64, Hashing>;
+
+/// Returns a map of two buckets, in which these keys have the value 0.
+fn map(keys: &[u64]) -> Arc<Map> {
+    map_with(PLACES, keys)
+}
+
+fn map_with(hashing: Hashing, keys: &[u64]) -> Arc<Map> {
+    let builder = relativist::HashMap::<u64, u64>::builder();
+    let map: Map = builder.resizing(Resizing::Manual).hasher(hashing).build_flat().unwrap();
+    assert_eq!(map.buckets(), 2);
+    keys.iter().for_each(|&key| assert_eq!(map.pin().insert(key, 0), None));
+    Arc::new(map)
+}
+
+fn get(map: &Map, key: u64, guard: &Guard) -> Option<u64> {
+    map.get(&key, guard).copied()
+}
+
+/// Checks that the map has exactly these entries, by each kind of lookup. No other thread uses it.
+fn assert_holds(map: &Map, entries: &[(u64, u64)]) {
+    let guard = read();
+    let mut seen: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, entries);
+    entries.iter().for_each(|&(key, value)| assert_eq!(get(map, key, &guard), Some(value), "lookup of {key}"));
+    assert_eq!(map.len(), entries.len());
+}
+
+/// Runs a function on another thread, in the caller's section.
+fn alongside(map: &Arc<Map>, shared: Shared, work: impl FnOnce(&Map, &Guard) + 'static) -> thread::JoinHandle<()> {
+    let map = map.clone();
+    thread::spawn(move || work(&map, shared.guard()))
+}
+
+/// Looks a key up twice, and checks that it has these values one after the other: a lookup sees
+/// none that was replaced before the lookup that was first.
+fn assert_follows(map: &Map, key: u64, values: &[Option<u64>], guard: &Guard) {
+    let look = || {
+        let found = get(map, key, guard);
+        values.iter().position(|&value| value == found).unwrap_or_else(|| panic!("{key} has never been {found:?}"))
+    };
+    let (first, second) = (look(), look());
+    assert!(first <= second, "{key} was {:?}, and then {:?}", values[first], values[second]);
+}
+
+/// One update, or several, of key 0 in a bucket with residents.
+struct Case {
+    residents: &'static [u64],
+    prepare: fn(&Map, &Guard),
+    update: fn(&Map, &Guard),
+    /// The values of key 0, one after the other.
+    values: &'static [Option<u64>],
+}
+
+impl Case {
+    fn map(&self) -> Arc<Map> {
+        let map = map(self.residents);
+        (self.prepare)(&map, &read());
+        map
+    }
+
+    /// Two lookups of key 0, and one of a resident, during the update.
+    fn look(&'static self, preemptions: usize) {
+        explore(preemptions, || {
+            let map = self.map();
+            let guard = read();
+            // SAFETY: the thread is joined before the guard is dropped.
+            let shared = unsafe { Shared::new(&guard) };
+            let updater = alongside(&map, shared, self.update);
+            assert_follows(&map, 0, self.values, &guard);
+            assert_eq!(get(&map, self.residents[0], &guard), Some(0), "a resident was missed");
+            updater.join().unwrap();
+            drop(guard);
+            self.assert_done(&map);
+        });
+    }
+
+    fn assert_done(&self, map: &Map) {
+        let mut entries: Vec<_> = self.residents.iter().map(|&key| (key, 0)).collect();
+        entries.extend(self.values.last().unwrap().map(|value| (0, value)));
+        entries.sort_unstable();
+        assert_holds(map, &entries);
+    }
+}
+
+fn nothing(_: &Map, _: &Guard) {}
+
+fn insert(value: u64, map: &Map, guard: &Guard) {
+    map.insert(0, value, guard);
+}
+
+/// T3: lookups see each update of a first segment as one step.
+#[test]
+fn lookups_during_updates() {
+    static CASES: [Case; 3] = [
+        Case {
+            residents: &[1],
+            prepare: nothing,
+            update: |map, guard| {
+                insert(1, map, guard);
+                insert(2, map, guard);
+            },
+            values: &[None, Some(1), Some(2)],
+        },
+        Case {
+            residents: &[1],
+            prepare: |map, guard| insert(1, map, guard),
+            update: |map, guard| assert_eq!(map.remove(&0, guard), Some(&1)),
+            values: &[Some(1), None],
+        },
+        Case {
+            residents: &[1],
+            prepare: |map, guard| insert(1, map, guard),
+            update: |map, guard| {
+                map.remove(&0, guard);
+                insert(2, map, guard);
+            },
+            values: &[Some(1), None, Some(2)],
+        },
+    ];
+    CASES.iter().for_each(|case| case.look(3));
+}
+
+/// T3: so do they where the first segment is full. An entry that is replaced moves to a later one.
+#[test]
+fn lookups_in_later_segments() {
+    static CASES: [Case; 4] = [
+        Case {
+            residents: &[1, 4],
+            prepare: nothing,
+            update: |map, guard| {
+                insert(1, map, guard);
+                insert(2, map, guard);
+            },
+            values: &[None, Some(1), Some(2)],
+        },
+        Case {
+            residents: &[1, 4],
+            prepare: |map, guard| insert(1, map, guard),
+            update: |map, guard| insert(2, map, guard),
+            values: &[Some(1), Some(2)],
+        },
+        Case {
+            residents: &[1, 4, 5],
+            prepare: nothing,
+            update: |map, guard| insert(1, map, guard),
+            values: &[None, Some(1)],
+        },
+        Case {
+            residents: &[1, 4, 5],
+            prepare: |map, guard| insert(1, map, guard),
+            update: |map, guard| assert_eq!(map.remove(&0, guard), Some(&1)),
+            values: &[Some(1), None],
+        },
+    ];
+    CASES.iter().for_each(|case| case.look(3));
+}
+
+/// T3, T8: later segments are replaced by a copy when all their slots are live or vacated.
+#[test]
+fn lookups_while_later_segments_are_copied() {
+    static CASE: Case = Case {
+        residents: &[6, 1, 4, 5],
+        prepare: |map, guard| {
+            map.insert(6, 0, guard);
+            insert(1, map, guard);
+        },
+        update: |map, guard| {
+            insert(2, map, guard);
+            insert(3, map, guard);
+        },
+        values: &[Some(1), Some(2), Some(3)],
+    };
+    CASE.look(unless_quick(2));
+}
+
+/// The table is resized while other threads look a key up, and update it. The updater moves
+/// buckets, too.
+fn resize(case: &'static Case, from: usize, to: usize, preemptions: usize) {
+    explore(preemptions, move || {
+        let map = case.map();
+        map.resize_to(from).unwrap();
+        // So that shrinking need not wait for the threads.
+        wait_for_readers();
+        wait_for_readers();
+        let guard = read();
+        // SAFETY: the threads are joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let resizer = alongside(&map, shared, move |map, _| map.resize_to(to).unwrap());
+        let updater = alongside(&map, shared, case.update);
+        assert_follows(&map, 0, case.values, &guard);
+        assert_eq!(get(&map, case.residents[0], &guard), Some(0), "a resident was missed");
+        resizer.join().unwrap();
+        updater.join().unwrap();
+        drop(guard);
+        assert_eq!(map.buckets(), to);
+        case.assert_done(&map);
+    });
+}
+
+/// In a table of two buckets, one resident is in a later segment.
+static RESIZE_AND_REPLACE: Case = Case {
+    residents: &[5, 1, 4],
+    prepare: |map, guard| insert(1, map, guard),
+    update: |map, guard| insert(2, map, guard),
+    values: &[Some(1), Some(2)],
+};
+
+/// T1, T3, T8: growth.
+#[test]
+fn lookups_and_updates_while_growing() {
+    resize(&RESIZE_AND_REPLACE, 2, 4, unless_quick(2));
+}
+
+/// T1, T3, T8: shrinking.
+#[test]
+fn lookups_and_updates_while_shrinking() {
+    resize(&RESIZE_AND_REPLACE, 4, 2, unless_quick(2));
+}
+
+/// T8: a slot is used again only when readers that may have references to its entry have left.
+#[test]
+fn references_while_slots_are_used_again() {
+    explore(unless_quick(2), || {
+        let map = map(&[1, 4, 0]);
+        let reader = {
+            let map = map.clone();
+            thread::spawn(move || {
+                // Begins a grace period, and another one if the first one has ended.
+                clock::drive();
+                clock::drive();
+                let guard = read();
+                let found = map.get(&0, &guard);
+                thread::yield_now();
+                assert!([None, Some(&0), Some(&1)].contains(&found));
+                found.map(|value| *value)
+            })
+        };
+        let entry = map.remove(&0, &read()).copied();
+        assert_eq!(entry, Some(0));
+        clock::drive();
+        clock::drive();
+        map.insert(0, 1, &read());
+        reader.join().unwrap();
+        assert_holds(&map, &[(0, 1), (1, 0), (4, 0)]);
+    });
+}
+
+/// T7: an iteration sees each entry once while one is moved to a later segment.
+#[test]
+fn iteration_while_entries_move_to_later_segments() {
+    explore(3, || {
+        let map = map(&[0, 1, 4]);
+        let guard = read();
+        // SAFETY: the thread is joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let updater = alongside(&map, shared, |map, guard| insert(1, map, guard));
+        let mut seen: Vec<_> = map.keys(&guard).copied().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 4]);
+        updater.join().unwrap();
+    });
+}
+
+/// T7: an iteration sees each entry once while the table is resized.
+#[test]
+fn iteration_while_buckets_move() {
+    for (from, to) in [(2, 4), (4, 2)] {
+        explore(unless_quick(2), move || {
+            let map = map(&[0, 4, 9]);
+            map.resize_to(from).unwrap();
+            wait_for_readers();
+            wait_for_readers();
+            let guard = read();
+            // SAFETY: the thread is joined before the guard is dropped.
+            let shared = unsafe { Shared::new(&guard) };
+            let resizer = alongside(&map, shared, move |map, _| map.resize_to(to).unwrap());
+            let seen: Vec<_> = map.keys(&guard).copied().collect();
+            assert_eq!(seen, [0, 4, 9]);
+            resizer.join().unwrap();
+        });
+    }
+}
+
+/// T3: updates of one bucket exclude each other, also where they change nothing in its first word.
+#[test]
+fn updates_of_later_segments() {
+    explore(3, || {
+        let map = map(&[1, 4, 5]);
+        let guard = read();
+        // SAFETY: the thread is joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let updater = alongside(&map, shared, |map, guard| _ = map.insert(2, 0, guard));
+        map.insert(0, 0, &guard);
+        updater.join().unwrap();
+        drop(guard);
+        assert_holds(&map, &[(0, 0), (1, 0), (2, 0), (4, 0), (5, 0)]);
+    });
+}
+
+/// T3: an operation that reads an entry first changes exactly that entry.
+#[test]
+fn increments() {
+    explore(3, || {
+        let map = map(&[0]);
+        let guard = read();
+        // SAFETY: the thread is joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let updater = alongside(&map, shared, |map, guard| _ = map.update(0, |n| n + 1, guard));
+        map.update(0, |n| n + 1, &guard);
+        updater.join().unwrap();
+        drop(guard);
+        assert_holds(&map, &[(0, 2)]);
+    });
+}
+
+/// T8: threads that move different buckets write to different ones, even if `Hash` returns
+/// something else each time.
+#[test]
+fn movers_stay_apart_with_any_hash() {
+    static LIES: AtomicBool = AtomicBool::new(false);
+    const LYING: Hashing = Hashing(|n| if LIES.load(Relaxed) { 0 } else { (PLACES.0)(n) });
+    explore(unless_quick(2), || {
+        LIES.store(false, Relaxed);
+        let map = map_with(LYING, &[1, 9]);
+        LIES.store(true, Relaxed);
+        let guard = read();
+        // SAFETY: the threads are joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let updater = alongside(&map, shared, |map, guard| _ = map.insert(2, 0, guard));
+        let resizer = alongside(&map, shared, |map, _| map.resize_to(4).unwrap());
+        resizer.join().unwrap();
+        updater.join().unwrap();
+        let mut seen: Vec<_> = map.keys(&guard).copied().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 9]);
+    });
+}

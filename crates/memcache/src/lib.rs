@@ -3,8 +3,8 @@
 //! The crate does no I/O, has no clock and stores nothing. A server keeps one [`Decoder`] per
 //! connection, passes it the bytes that have arrived, and drops the bytes that the decoder has
 //! consumed. It executes each [`Command`] and appends the reply with the functions of [`reply`].
-//! Input may be split anywhere: the decoder remembers its position, so that it neither searches nor
-//! parses a large value twice that arrives in many pieces.
+//! Input may be split anywhere. The decoder remembers its position: if a large value arrives in
+//! many pieces, it does not search or parse the earlier pieces again.
 //!
 //! ```
 //! use relativist_memcache::{Command, Decoded, Decoder, Limits, reply};

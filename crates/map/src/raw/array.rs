@@ -253,9 +253,9 @@ impl<'a> Array<'a> {
     /// are more than the processor can request from memory at once.
     pub(super) const BATCH: usize = 64;
 
-    /// Prefetches the links of those of the buckets whose heads `is_wanted` accepts, for a caller
-    /// that is about to visit them all. Links lie anywhere in memory, and each step along a chain
-    /// waits for the one before. So this walks the chains in parallel.
+    /// Prefetches the links of those buckets in the range whose heads `is_wanted` accepts, for a
+    /// caller that is about to visit them all. Links lie anywhere in memory, and each step along a
+    /// chain waits for the one before. So this walks the chains in parallel.
     ///
     /// # Safety
     ///

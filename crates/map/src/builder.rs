@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::RandomState;
 use std::ops::RangeInclusive;
 
-use crate::flat::{self, FlatMap};
+use crate::flat::{self, FlatMap, FlatSet};
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::policy::{Policy, PolicyError, Resizing};
@@ -142,6 +142,15 @@ impl<S> Builder<S> {
     /// See [`Builder::build`].
     pub fn build_set<T>(self) -> Result<HashSet<T, S>, BuildError> {
         self.build().map(HashSet::of)
+    }
+
+    /// Creates a [`FlatSet`]; see [`Builder::build_flat`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn build_flat_set<T>(self) -> Result<FlatSet<T, S>, BuildError> {
+        self.build_flat().map(FlatSet::of)
     }
 
     /// `bucket_bytes` and `entry_bytes` are the memory that a bucket takes, and an entry in

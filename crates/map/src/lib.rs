@@ -179,7 +179,7 @@ pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
 pub use cached::Cached;
 pub use equivalent::Equivalent;
-pub use flat::FlatMap;
+pub use flat::{FlatMap, FlatSet, Relocatable};
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::HashMap;
 #[cfg(feature = "rayon")]

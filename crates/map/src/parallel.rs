@@ -9,6 +9,7 @@ use rayon::iter::plumbing::{Folder, UnindexedConsumer, UnindexedProducer, bridge
 use rayon::iter::{FromParallelIterator, IntoParallelIterator, ParallelExtend, ParallelIterator};
 use relativist_rcu::{Guard, is_reading, read, without_waiting};
 
+use crate::flat::{FlatMap, FlatSet, Relocatable};
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::pinned::Pinned;
@@ -27,30 +28,47 @@ use crate::set::{HashSet, PinnedSet};
 /// ```
 pub struct ParIter<'g, K, V>(Hashes<'g, K, V>);
 
+/// A range of mixed hashes, which is iterated by one thread.
+pub(crate) struct Range {
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Ranges of fewer hashes are not split.
+    min_hashes: u64,
+}
+
+impl Range {
+    /// Ranges are split down to this number of buckets.
+    const MIN_BUCKETS: u64 = 128;
+
+    pub(crate) fn all(buckets: usize) -> Self {
+        let min_hashes = u64::MAX / buckets as u64;
+        Self { first: 0, last: u64::MAX, min_hashes: min_hashes.saturating_mul(Self::MIN_BUCKETS) }
+    }
+
+    /// Takes the upper half away and returns it, unless the range is small.
+    pub(crate) fn split(&mut self) -> Option<Self> {
+        let half = (self.last - self.first) / 2;
+        if half < self.min_hashes {
+            return None;
+        }
+        let middle = self.first + half;
+        let upper = Self { first: middle + 1, ..*self };
+        self.last = middle;
+        Some(upper)
+    }
+}
+
 /// The entries whose mixed hashes are in a range.
 struct Hashes<'g, K, V> {
     table: &'g Table,
-    first: u64,
-    last: u64,
-    /// Ranges of fewer hashes are not split.
-    min_hashes: u64,
+    range: Range,
     _entries: PhantomData<(&'g K, &'g V)>,
 }
 
 impl<'g, K, V> Hashes<'g, K, V> {
-    /// Ranges are split down to this number of buckets.
-    const MIN_BUCKETS: u64 = 128;
-
     /// Takes the guard only for its lifetime: see `entries`.
     fn all(table: &'g Table, _guard: &'g Guard) -> Self {
-        let min_hashes = u64::MAX / table.buckets() as u64;
-        Self {
-            table,
-            first: 0,
-            last: u64::MAX,
-            min_hashes: min_hashes.saturating_mul(Self::MIN_BUCKETS),
-            _entries: PhantomData,
-        }
+        Self { table, range: Range::all(table.buckets()), _entries: PhantomData }
     }
 
     /// Returns the entries of the range. `guard` belongs to the thread that iterates over it. The
@@ -59,8 +77,8 @@ impl<'g, K, V> Hashes<'g, K, V> {
     where
         'g: 't,
     {
-        let last = self.last;
-        let links: raw::Iter<'t> = self.table.iter_part(self.first, raw::Prefetched::default(), guard);
+        let last = self.range.last;
+        let links: raw::Iter<'t> = self.table.iter_part(self.range.first, raw::Prefetched::default(), guard);
         // SAFETY: reached in the map's table, so it is a node of this type, and alive under
         // `guard`. It is also alive for all of `'g`, because another guard lives that long: the one
         // passed to `all`, which was taken before `guard`. If the first guard's section had begun
@@ -76,14 +94,8 @@ impl<'g, K: Sync, V: Sync> UnindexedProducer for Hashes<'g, K, V> {
     type Item = (&'g K, &'g V);
 
     fn split(mut self) -> (Self, Option<Self>) {
-        let half = (self.last - self.first) / 2;
-        if half < self.min_hashes {
-            return (self, None);
-        }
-        let middle = self.first + half;
-        let upper = Self { first: middle + 1, ..self };
-        self.last = middle;
-        (self, Some(upper))
+        let upper = self.range.split().map(|range| Self { range, ..self });
+        (self, upper)
     }
 
     fn fold_with<F: Folder<Self::Item>>(self, folder: F) -> F {
@@ -134,94 +146,77 @@ impl<'p, T: Sync, S> IntoParallelIterator for &'p PinnedSet<'_, T, S> {
     }
 }
 
-impl<K, V, S> HashMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    fn fill_in_parallel(&self, entries: impl IntoParallelIterator<Item = (K, V)>) {
-        let entries = entries.into_par_iter();
-        self.expect(entries.opt_len().unwrap_or(0));
-        let insert = |(key, value)| _ = self.pin().insert(key, value);
-        if is_reading() {
-            // See `fold_with`.
-            entries.for_each(|entry| without_waiting(|| insert(entry)));
-        } else {
-            entries.for_each(insert);
+/// Filling maps and sets in parallel. The lists are the bounds of keys, values and hashers.
+macro_rules! fill {
+    ($Map:ident, $Set:ident, keys: [$($key:tt)*], values: [$($value:tt)*], hashers: [$($hasher:tt)*]) => {
+        impl<K: $($key)*, V: $($value)*, S: $($hasher)*> $Map<K, V, S> {
+            fn fill_in_parallel(&self, entries: impl IntoParallelIterator<Item = (K, V)>) {
+                let entries = entries.into_par_iter();
+                self.expect(entries.opt_len().unwrap_or(0));
+                let insert = |(key, value)| _ = self.pin().insert(key, value);
+                if is_reading() {
+                    // See `fold_with`.
+                    entries.for_each(|entry| without_waiting(|| insert(entry)));
+                } else {
+                    entries.for_each(insert);
+                }
+            }
         }
-    }
+
+        /// If several entries have equal keys, any one of them may be kept.
+        impl<K: $($key)*, V: $($value)*, S: Default + $($hasher)*> FromParallelIterator<(K, V)> for $Map<K, V, S> {
+            fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
+                let map = Self::default();
+                map.fill_in_parallel(entries);
+                map
+            }
+        }
+
+        /// If several entries have equal keys, any one of them may be kept.
+        impl<K: $($key)*, V: $($value)*, S: $($hasher)*> ParallelExtend<(K, V)> for $Map<K, V, S> {
+            fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+                self.fill_in_parallel(entries);
+            }
+        }
+
+        /// Extends a map through a shared reference.
+        impl<K: $($key)*, V: $($value)*, S: $($hasher)*> ParallelExtend<(K, V)> for &$Map<K, V, S> {
+            fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+                self.fill_in_parallel(entries);
+            }
+        }
+
+        /// Any one of several equal elements may be kept.
+        impl<T: $($key)*, S: Default + $($hasher)*> FromParallelIterator<T> for $Set<T, S> {
+            fn from_par_iter<I: IntoParallelIterator<Item = T>>(elements: I) -> Self {
+                let set = Self::default();
+                (&set).par_extend(elements);
+                set
+            }
+        }
+
+        /// Any one of several equal elements may be kept.
+        impl<T: $($key)*, S: $($hasher)*> ParallelExtend<T> for $Set<T, S> {
+            fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
+                (&*self).par_extend(elements);
+            }
+        }
+
+        /// Extends a set through a shared reference.
+        impl<T: $($key)*, S: $($hasher)*> ParallelExtend<T> for &$Set<T, S> {
+            fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
+                self.as_map().fill_in_parallel(elements.into_par_iter().map(|element| (element, ())));
+            }
+        }
+    };
 }
 
-/// If several entries have equal keys, any one of them may be kept.
-impl<K, V, S> FromParallelIterator<(K, V)> for HashMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Default + Sync,
-{
-    fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
-        let map = Self::default();
-        map.fill_in_parallel(entries);
-        map
-    }
+fill! {
+    HashMap, HashSet,
+    keys: [Hash + Eq + Send + Sync + 'static], values: [Send + Sync + 'static], hashers: [BuildHasher + Sync]
 }
 
-/// If several entries have equal keys, any one of them may be kept.
-impl<K, V, S> ParallelExtend<(K, V)> for HashMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
-        self.fill_in_parallel(entries);
-    }
-}
-
-/// Extends a map through a shared reference.
-impl<K, V, S> ParallelExtend<(K, V)> for &HashMap<K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
-        self.fill_in_parallel(entries);
-    }
-}
-
-/// Any one of several equal elements may be kept.
-impl<T, S> FromParallelIterator<T> for HashSet<T, S>
-where
-    T: Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher + Default + Sync,
-{
-    fn from_par_iter<I: IntoParallelIterator<Item = T>>(elements: I) -> Self {
-        let set = Self::default();
-        (&set).par_extend(elements);
-        set
-    }
-}
-
-/// Any one of several equal elements may be kept.
-impl<T, S> ParallelExtend<T> for HashSet<T, S>
-where
-    T: Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
-        (&*self).par_extend(elements);
-    }
-}
-
-/// Extends a set through a shared reference.
-impl<T, S> ParallelExtend<T> for &HashSet<T, S>
-where
-    T: Hash + Eq + Send + Sync + 'static,
-    S: BuildHasher + Sync,
-{
-    fn par_extend<I: IntoParallelIterator<Item = T>>(&mut self, elements: I) {
-        self.as_map().fill_in_parallel(elements.into_par_iter().map(|element| (element, ())));
-    }
+fill! {
+    FlatMap, FlatSet,
+    keys: [Hash + Eq + Relocatable], values: [Relocatable], hashers: [BuildHasher + Send + Sync + 'static]
 }

@@ -2,17 +2,20 @@
 
 mod algebra;
 mod collect;
+mod construction;
 mod pinned;
 
 use std::fmt;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, Hash, RandomState};
 
-use relativist_rcu::read;
-
-pub use pinned::PinnedSet;
+use equivalent::Equivalent;
+use relativist_rcu::{Guard, read};
 
 use crate::builder::Builder;
+use crate::fill::Duplicates;
+use crate::iter::{IntoIter, Keys};
 use crate::map::HashMap;
+use crate::node::Node;
 
 /// A concurrent hash set: a [`HashMap`] without values, with the same costs, progress guarantees
 /// and bounds. Lookups are wait-free, even while the set grows or shrinks.
@@ -35,46 +38,49 @@ pub struct HashSet<T, S = RandomState> {
     map: HashMap<T, (), S>,
 }
 
-impl<T> HashSet<T> {
-    /// Creates an empty set of two buckets, which grows as needed.
-    pub fn new() -> Self {
-        Self::of(HashMap::new())
-    }
+/// A set together with a read section. Has all operations on elements. Returned by
+/// [`HashSet::pin`]; [`Pinned`](crate::Pinned) explains handles.
+///
+/// ```
+/// use std::sync::Arc;
+/// use relativist::HashSet;
+///
+/// /// One allocation for all equal strings.
+/// fn intern(names: &HashSet<Arc<str>>, name: &str) -> Arc<str> {
+///     let pinned = names.pin();
+///     let known = pinned.get(name).cloned();
+///     known.unwrap_or_else(|| pinned.get_or_insert(name.into()).clone())
+/// }
+///
+/// let names = HashSet::new();
+/// assert!(Arc::ptr_eq(&intern(&names, "a"), &intern(&names, "a")));
+/// ```
+pub struct PinnedSet<'s, T, S> {
+    set: &'s HashSet<T, S>,
+    guard: Guard,
+}
 
-    /// Creates an empty set with buckets for `capacity` elements; see [`HashMap::with_capacity`].
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated.
-    pub fn with_capacity(capacity: usize) -> Self {
-        Self::of(HashMap::with_capacity(capacity))
-    }
+/// Implements what sets have in common, whatever their map. The lists are the bounds for iterating,
+/// for removing elements during an iteration, and for updates.
+macro_rules! implement_set {
+    ($($types_and_bounds:tt)*) => {
+        $crate::set::construction!($($types_and_bounds)*);
+        $crate::set::pinned!($($types_and_bounds)*);
+        $crate::set::algebra!($($types_and_bounds)*);
+        $crate::set::collect!($($types_and_bounds)*);
+    };
+}
 
-    /// Returns a [`Builder`], which has more options. Call [`Builder::build_set`] at the end.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
+pub(crate) use {algebra::algebra, collect::collect, construction::construction, implement_set, pinned::pinned};
+
+implement_set! {
+    HashSet, PinnedSet, HashMap, "build_set",
+    iterate: [],
+    remove_all: [T: Send + Sync + 'static],
+    update: [T: Hash + Eq + Send + Sync + 'static, S: BuildHasher],
 }
 
 impl<T, S> HashSet<T, S> {
-    /// Creates an empty set of two buckets that hashes with `hasher`; see [`HashMap::with_hasher`].
-    pub fn with_hasher(hasher: S) -> Self {
-        Self::of(HashMap::with_hasher(hasher))
-    }
-
-    /// Combines [`HashSet::with_capacity`] and [`HashSet::with_hasher`].
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated.
-    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        Self::of(HashMap::with_capacity_and_hasher(capacity, hasher))
-    }
-
-    pub(crate) fn of(map: HashMap<T, (), S>) -> Self {
-        Self { map }
-    }
-
     /// Returns the map underneath, whose keys are the elements.
     ///
     /// ```
@@ -87,38 +93,47 @@ impl<T, S> HashSet<T, S> {
     pub fn as_map(&self) -> &HashMap<T, (), S> {
         &self.map
     }
+}
 
-    /// Enters a read section and returns a handle with all operations on elements.
-    #[inline]
-    pub fn pin(&self) -> PinnedSet<'_, T, S> {
-        PinnedSet::new(self, read())
-    }
-
-    /// Returns the number of elements. It is exact if no thread updates the set meanwhile.
-    pub fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Returns whether the set has no elements; see [`HashSet::len`].
-    pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
-
-    /// Returns the hasher.
-    pub fn hasher(&self) -> &S {
-        self.map.hasher()
+impl<T, S> PinnedSet<'_, T, S> {
+    /// Iterates over the elements; see [`HashMap::iter`].
+    pub fn iter(&self) -> Keys<'_, T, ()> {
+        self.set.map.keys(&self.guard)
     }
 }
 
-impl<T, S: Default> Default for HashSet<T, S> {
-    fn default() -> Self {
-        Self::with_hasher(S::default())
+impl<'p, T, S> IntoIterator for &'p PinnedSet<'_, T, S> {
+    type Item = &'p T;
+    type IntoIter = Keys<'p, T, ()>;
+
+    fn into_iter(self) -> Keys<'p, T, ()> {
+        self.iter()
     }
 }
 
-impl<T: fmt::Debug, S> fmt::Debug for HashSet<T, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = read();
-        f.debug_set().entries(self.map.keys(&guard)).finish()
+impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> HashSet<T, S> {
+    /// Inserts the elements into a set that no other thread can see. Unlike `extend` of the map,
+    /// keeps elements that are already in the set.
+    fn fill_unseen(&mut self, elements: impl IntoIterator<Item = T>) {
+        self.map.fill_unseen(elements.into_iter().map(|element| (element, ())), Duplicates::Keep);
+    }
+}
+
+impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> HashMap<T, (), S> {
+    /// Inserts a key, and returns the one that it replaces.
+    fn replace_key<'g>(&'g self, key: T, guard: &'g Guard) -> Option<&'g T> {
+        let node = Node::new(self.hash(&key), key, ());
+        self.put(node, guard).map(|old| &old.key)
+    }
+
+    /// Returns the equal key in the map. Inserts the key if there is none.
+    fn key_or_insert<'g>(&'g self, key: T, guard: &'g Guard) -> &'g T {
+        let hash = self.hash(&key);
+        if let Some(node) = self.find_hashed(hash, &key, guard) {
+            return &node.key;
+        }
+        match self.put_new(Node::new(hash, key, ()), guard) {
+            Ok(node) | Err((node, _)) => &node.key,
+        }
     }
 }

@@ -167,33 +167,42 @@ where
             .map_err(|(current, entry)| OccupiedError { current: &current.value, value: entry.value })
     }
 
-    /// Inserts several entries, as [`FlatMap::insert`] does. Faster if the map is larger than the
-    /// processor's cache, because memory is requested for up to 16 entries at once. Replaced
-    /// entries are dropped.
+    /// Inserts many entries, and returns the number of keys that are new.
+    ///
+    /// Each insertion is one step, like that of [`FlatMap::insert`], and there is none for all of
+    /// them. This is faster if the map is larger than the processor's cache, because memory is
+    /// requested for up to 16 entries at once. It takes them from the iterator before it inserts
+    /// the first of them. If the iterator or the hasher panics, those that it has taken and not
+    /// inserted are dropped. Enters a read section for each batch.
     ///
     /// ```
-    /// let map = relativist::flat::FlatMap::new();
-    /// map.pin().insert_many((0..1000).map(|n| (n, n * n)));
-    /// assert_eq!(map.get_copied(&30), Some(900));
+    /// let map = relativist::FlatMap::from([(1, "one")]);
+    /// assert_eq!(map.insert_many([(1, "uno"), (2, "due"), (3, "tre")]), 2);
+    /// assert_eq!(map.get_copied(&1), Some("uno"));
     /// ```
-    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>, guard: &Guard) {
-        let mut entries = entries.into_iter();
+    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
+        let mut entries = entries.into_iter().fuse();
         let mut batch: [Option<(raw::Hash, Entry<K, V>)>; BATCH] = [const { None }; BATCH];
+        let mut new = 0;
         loop {
+            let guard = read();
             let mut filled = 0;
+            // The places come first: `zip` takes no entry when there is no place left.
             for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
                 let hash = self.table.hash(&key);
-                self.table.prefetch(hash, guard);
+                self.table.prefetch(hash, &guard);
                 *place = Some((hash, Entry { key, value }));
                 filled += 1;
             }
             for (hash, entry) in batch.iter_mut().filter_map(Option::take) {
-                if let Put::Exhausted(_) = self.table.put(hash, entry, true, guard) {
-                    Segment::<K, V>::abort();
+                match self.table.put(hash, entry, true, &guard) {
+                    Put::Inserted(_) => new += 1,
+                    Put::Replaced { .. } => {}
+                    Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
                 }
             }
             if filled < BATCH {
-                return;
+                return new;
             }
         }
     }

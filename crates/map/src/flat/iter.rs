@@ -3,6 +3,8 @@
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
+#[cfg(feature = "rayon")]
+use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub struct Iter<'g, K, V, S> {
     guard: &'g Guard,
     /// The first hash of the next bucket; `None` after the last.
     next: Option<u64>,
+    /// The last hash.
+    last: u64,
     bucket: Option<BucketIter<'g, K, V>>,
 }
 
@@ -31,13 +35,21 @@ struct BucketIter<'g, K, V> {
     segment: &'g Segment<K, V>,
     word: Word,
     slots: Slots,
-    /// Entries with smaller hashes were in other buckets, because the table was larger then.
-    from: Option<u64>,
+    /// Entries with other hashes are not in the iteration: they were in earlier buckets, because
+    /// the table was larger then, or come after the last hash.
+    only: Option<(u64, u64)>,
 }
 
 impl<'g, K, V, S> Iter<'g, K, V, S> {
     pub(crate) fn new(table: &'g Table<K, V, S>, from: u64, guard: &'g Guard) -> Self {
-        Self { table, guard, next: Some(from), bucket: None }
+        Self { table, guard, next: Some(from), last: u64::MAX, bucket: None }
+    }
+
+    /// Iterates over the entries whose mixed hashes are in a range.
+    #[cfg(feature = "rayon")]
+    pub(super) fn part(table: &'g Table<K, V, S>, range: RangeInclusive<u64>, guard: &'g Guard) -> Self {
+        let (first, last) = range.into_inner();
+        Self { table, guard, next: Some(first), last, bucket: None }
     }
 
     /// Returns the hash with which to continue after the present bucket.
@@ -48,7 +60,7 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
     /// Goes on to the next bucket. Returns false after the last.
     #[inline]
     fn enter_next_bucket(&mut self) -> bool {
-        let Some(from) = self.next else { return false };
+        let Some(from) = self.next.filter(|&from| from <= self.last) else { return false };
         let hash = raw::Hash::from_mixed(from);
         let mut array = self.table.array(self.guard);
         let (first, word) = loop {
@@ -61,8 +73,8 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
         };
         let (lowest, highest) = array.hashes_of(array.bucket_of(hash));
         self.next = highest.checked_add(1);
-        let from = (lowest < from).then_some(from);
-        self.bucket = Some(BucketIter { first, first_word: word, segment: first, word, slots: word.live(), from });
+        let only = (lowest < from || highest > self.last).then_some((from, self.last));
+        self.bucket = Some(BucketIter { first, first_word: word, segment: first, word, slots: word.live(), only });
         true
     }
 }
@@ -102,7 +114,8 @@ impl<'g, K: Hash + Eq, V> BucketIter<'g, K, V> {
                 let place = Place { segment: self.segment, slot };
                 // SAFETY: the word was loaded under the guard.
                 let entry = unsafe { place.entry() };
-                if self.is_new(slot, entry) && self.from.is_none_or(|from| table.hash(&entry.key).get() >= from) {
+                let is_in = |(from, last)| (from..=last).contains(&table.hash(&entry.key).get());
+                if self.is_new(slot, entry) && self.only.is_none_or(is_in) {
                     return Some(place);
                 }
             }

@@ -10,6 +10,7 @@ use relativist_rcu::{is_reading, read};
 use super::pinned::Pinned;
 use super::resize::bits_for;
 use super::table::Table;
+use crate::builder::Builder;
 use crate::policy::Policy;
 use crate::raw::AllocError;
 use crate::stats::Stats;
@@ -78,6 +79,14 @@ use crate::stats::Stats;
 ///
 /// The entry of a removed key, or of a replaced value, is dropped after a grace period; the bounds
 /// are those of [`HashMap`](crate::HashMap#bounds).
+///
+/// # Panics in keys, values and closures
+///
+/// As for [`HashMap`](crate::HashMap#panics-in-keys-values-and-closures), with one exception: while
+/// entries move to a larger array, `Hash` of their keys runs under a lock. The panic hook reports a
+/// panic there, and the panic goes no further. The entry stays in the map, but lookups may not find
+/// it any more, and an insertion of its key may add a second entry. Iterations see the entry,
+/// [`clear`](FlatMap::clear) removes it, and it is dropped with the map.
 pub struct FlatMap<K, V, S = RandomState> {
     pub(super) table: Arc<Table<K, V, S>>,
     _owns: PhantomData<Owned<K, V>>,
@@ -105,9 +114,14 @@ impl<K, V> FlatMap<K, V> {
     /// # Panics
     ///
     /// Panics if the buckets cannot be allocated;
-    /// [`Builder::build_flat`](crate::Builder::build_flat) returns an error instead.
+    /// [`Builder::build_flat`] returns an error instead.
     pub fn with_capacity(capacity: usize) -> Self {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
+    }
+
+    /// Returns a [`Builder`], which has more options. Call [`Builder::build_flat`] at the end.
+    pub fn builder() -> Builder {
+        Builder::new()
     }
 }
 
@@ -126,7 +140,7 @@ impl<K, V, S> FlatMap<K, V, S> {
     ///
     /// Panics if the buckets cannot be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        let built = crate::Builder::new().capacity(capacity).hasher(hasher).build_flat();
+        let built = Builder::new().capacity(capacity).hasher(hasher).build_flat();
         built.unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -252,7 +266,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
 
     /// Makes room for the entries that are about to be inserted. This only saves resizes: without
     /// memory the map grows step by step.
-    pub(super) fn expect(&self, additional: usize) {
+    pub(crate) fn expect(&self, additional: usize) {
         if !is_reading() {
             let _ = self.try_reserve(additional);
         }

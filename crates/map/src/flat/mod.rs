@@ -63,16 +63,22 @@ mod chain;
 mod collect;
 mod iter;
 mod map;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod pinned;
 mod relocate;
 mod resize;
 mod segment;
+mod set;
 mod table;
 mod word;
 
 pub use bulk::{Drain, ExtractIf};
 pub use iter::{IntoIter, Iter};
 pub use map::FlatMap;
+#[cfg(feature = "rayon")]
+pub use parallel::ParIter;
 pub use pinned::Pinned;
 pub use relocate::Relocatable;
+pub use set::{FlatSet, PinnedSet};
 pub(crate) use table::Table;

@@ -145,8 +145,8 @@ where
     }
 
     /// See [`FlatMap::insert_many`].
-    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) {
-        self.map.insert_many(entries, &self.guard);
+    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
+        self.map.insert_many(entries)
     }
 
     /// See [`FlatMap::try_insert`].

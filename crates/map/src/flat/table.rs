@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
+use std::iter::successors;
 use std::mem::{MaybeUninit, forget, needs_drop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -370,41 +371,51 @@ impl<K, V, S> Drop for Table<K, V, S> {
 
 /// Drops all entries of an array and of those to which it is being moved, and frees the arrays.
 ///
+/// If the destructor of an entry panics, the other entries are dropped before the panic continues.
+/// A second panic meanwhile aborts, as in the destructors of std's collections.
+///
 /// # Safety
 ///
 /// No thread uses them any more.
 unsafe fn free_all<K, V>(array: Array<'_, K, V>) {
-    /// Frees the memory even if the destructor of an entry panics. Entries that are left then are
-    /// leaked.
-    struct Memory<'a, K, V>(Array<'a, K, V>);
+    let arrays = successors(Some(array), Array::next).filter(|_| needs_drop::<Entry<K, V>>());
+    let buckets = arrays.flat_map(|array| (0..array.len()).map(move |bucket| array.bucket_at(bucket)));
+    let in_place = buckets.filter(|first| !first.word().is_moved());
+    // SAFETY: no thread uses them any more.
+    let segments = in_place.flat_map(|first| successors(Some(first), |segment| unsafe { segment.next().segment() }));
+    let places = segments.flat_map(|segment| segment.word().live().map(move |slot| Place { segment, slot }));
+    Contents { places, array }.drop_entries();
+}
 
-    impl<K, V> Drop for Memory<'_, K, V> {
-        fn drop(&mut self) {
-            let mut array = Some(self.0);
-            while let Some(this) = array {
-                array = this.next();
-                // SAFETY: guaranteed by the caller of `free_all`. The chain of a bucket that has
-                // moved is the array's.
-                unsafe {
-                    this.chains_in_place().for_each(|chain| Segment::free_chain(chain));
-                    this.free();
-                }
-            }
+/// What is left of the entries and arrays when a table is dropped.
+struct Contents<'a, K, V, P: Iterator<Item = Place<'a, K, V>>> {
+    /// Live entries. Copies of them are in buckets that have moved.
+    places: P,
+    array: Array<'a, K, V>,
+}
+
+impl<'a, K, V, P: Iterator<Item = Place<'a, K, V>>> Contents<'a, K, V, P> {
+    fn drop_entries(&mut self) {
+        for place in &mut self.places {
+            // SAFETY: guaranteed by the caller of `free_all`; each place is returned once.
+            unsafe { place.drop_in_place() };
         }
     }
+}
 
-    let memory = Memory(array);
-    let mut array = Some(memory.0).filter(|_| needs_drop::<Entry<K, V>>());
-    while let Some(this) = array {
-        for first in (0..this.len()).map(|bucket| this.bucket_at(bucket)) {
-            let word = first.word();
-            if !word.is_moved() {
-                for_each_live(first, word, |place, _| {
-                    // SAFETY: live, and dropped once: copies are in buckets that have moved.
-                    unsafe { place.drop_in_place() };
-                });
+impl<'a, K, V, P: Iterator<Item = Place<'a, K, V>>> Drop for Contents<'a, K, V, P> {
+    fn drop(&mut self) {
+        // If a destructor has panicked, some entries are left.
+        self.drop_entries();
+        let mut array = Some(self.array);
+        while let Some(this) = array {
+            array = this.next();
+            // SAFETY: guaranteed by the caller of `free_all`. The chain of a bucket that has moved
+            // is the array's.
+            unsafe {
+                this.chains_in_place().for_each(|chain| Segment::free_chain(chain));
+                this.free();
             }
         }
-        array = this.next();
     }
 }

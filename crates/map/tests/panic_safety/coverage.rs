@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::operations::{MAP, MAP_WAITING, SET, SET_WAITING};
-use crate::raw::{TABLE, TABLE_WAITING};
+use crate::tested::{self, IS_FLAT};
 
 /// The types whose functions must be in the lists, and the name that they have there. Handles have
 /// the operations of maps and sets.
@@ -22,19 +22,7 @@ const TYPES: [(&str, &str); 8] = [
 ];
 
 /// Called by operations that are in the lists, or compiled only for loom.
-const ELSEWHERE: &[&str] = &[
-    "Cached::get",
-    "From for HashMap",
-    "From for HashSet",
-    "HashMap::pin",
-    "HashSet::as_map",
-    "HashSet::pin",
-    "OccupiedEntry::get",
-    "OccupiedEntry::remove",
-    "OccupiedEntry::replace",
-    "Table::grow_uncut",
-    "VacantEntry::insert",
-];
+const ELSEWHERE: &[&str] = &["From for HashMap", "From for HashSet", "HashMap::pin", "HashSet::as_map", "HashSet::pin"];
 
 /// Functions, of any type, that call no user code except the destructor of a hasher. `Default`
 /// covers that.
@@ -65,32 +53,53 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Traits whose functions call no user code.
-const HARMLESS_TRAITS: &[&str] = &["Debug for Cached", "Debug for Table", "Eq for HashMap", "Eq for HashSet"];
+const HARMLESS_TRAITS: &[&str] = &["Eq for HashMap", "Eq for HashSet"];
 
-/// Adds `type::function` and `Trait for Type`, as the source has them.
+/// Adds `type::function` and `Trait for Type`, as the source has them. Of the flat map, too, these
+/// are `HashMap::function` and so on.
 fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && path.file_name().is_some_and(|name| name == "flat") {
-            continue;
-        }
         if path.is_dir() {
             public_interface(&path, names);
             continue;
         }
+        let is_flat = path.components().any(|folder| folder.as_os_str() == "flat");
         let source = fs::read_to_string(&path).unwrap();
-        let mut of = None;
-        for line in source.lines().take_while(|line| !line.contains("mod tests")) {
-            if line.starts_with("impl") {
-                let (name_of_trait, name_of_type) = header(line);
-                let known = TYPES.iter().find(|(name, _)| *name == name_of_type.trim_start_matches('&'));
-                of = known.filter(|_| name_of_trait.is_none()).map(|(_, of)| *of);
-                names.extend(name_of_trait.filter(|_| known.is_some()).map(|its| format!("{its} for {name_of_type}")));
-            }
-            let function = line.strip_prefix("    pub ").map(|rest| rest.trim_start_matches("unsafe "));
-            let name = function.and_then(|rest| rest.strip_prefix("fn ")).map(identifier);
-            names.extend(of.zip(name).map(|(of, name)| format!("{of}::{name}")));
+        let lines = source.lines().take_while(|line| !line.contains("mod tests"));
+        if is_flat == IS_FLAT {
+            let lines = lines.clone().map(|line| line.replace("FlatMap", "HashMap").replace("FlatSet", "HashSet"));
+            add_functions_and_traits(lines, names);
         }
+        // Both kinds of map have what macros define.
+        if source.contains("macro_rules!") {
+            add_functions_and_traits(
+                lines.filter_map(|line| line.strip_prefix("        ")).map(without_dollars),
+                names,
+            );
+        }
+    }
+}
+
+/// Returns the line of a macro as it is after expansion. (The operators are in the lists by another
+/// name.)
+fn without_dollars(line: &str) -> String {
+    let line = if line.contains("$Operator") { "" } else { line };
+    line.replace("$Map", "HashMap").replace("$Set", "HashSet").replace("$PinnedSet", "PinnedSet")
+}
+
+fn add_functions_and_traits(lines: impl Iterator<Item = String>, names: &mut BTreeSet<String>) {
+    let mut of = None;
+    for line in lines {
+        if line.starts_with("impl") {
+            let (name_of_trait, name_of_type) = header(&line);
+            let known = TYPES.iter().find(|(name, _)| *name == name_of_type.trim_start_matches('&'));
+            of = known.filter(|_| name_of_trait.is_none()).map(|(_, of)| *of);
+            names.extend(name_of_trait.filter(|_| known.is_some()).map(|its| format!("{its} for {name_of_type}")));
+        }
+        let function = line.strip_prefix("    pub ").map(|rest| rest.trim_start_matches("unsafe "));
+        let name = function.and_then(|rest| rest.strip_prefix("fn ")).map(identifier);
+        names.extend(of.zip(name).map(|(of, name)| format!("{of}::{name}")));
     }
 }
 
@@ -122,9 +131,9 @@ fn all_operations_are_in_the_lists() {
     let mut interface = BTreeSet::new();
     public_interface(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut interface);
     let mut listed: BTreeSet<&str> = ELSEWHERE.iter().chain(HARMLESS_TRAITS).copied().collect();
-    listed.extend([MAP, MAP_WAITING].into_iter().flatten().map(|(name, ..)| *name));
+    listed.extend(tested::other_names());
+    listed.extend([MAP, MAP_WAITING, tested::MAP, tested::MAP_WAITING].into_iter().flatten().map(|(name, ..)| *name));
     listed.extend([SET, SET_WAITING].into_iter().flatten().map(|(name, ..)| *name));
-    listed.extend([TABLE, TABLE_WAITING].into_iter().flatten().map(|(name, ..)| *name));
     let listed: BTreeSet<String> = listed.iter().map(|name| name.split(',').next().unwrap().to_string()).collect();
     let is_harmless = |name: &&String| HARMLESS.iter().any(|harmless| name.ends_with(&format!("::{harmless}")));
     let missing: Vec<_> = interface.difference(&listed).filter(|name| !is_harmless(name)).collect();

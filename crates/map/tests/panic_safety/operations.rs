@@ -1,4 +1,5 @@
-//! All operations of maps and sets that call user code.
+//! All operations of maps and sets that call user code, if both kinds of map have them. `tested.rs`
+//! has those of one kind.
 //!
 //! The part of a name before a comma is the function or trait that it covers, which `coverage.rs`
 //! checks.
@@ -6,26 +7,27 @@
 use rayon::prelude::*;
 use relativist::{Builder, Resizing};
 
-use crate::Effect::{self, Entries, Step};
+use crate::explore::Effect::{self, Entries, Step};
 use crate::parts::{Name, Part, Ticking, in_pool, tick, ticked};
+use crate::tested::{CAPACITY, HashMap, HashSet, build};
 
-pub type Map = relativist::HashMap<Part, Part, Ticking>;
-pub type Set = relativist::HashSet<Part, Ticking>;
+pub type Map = HashMap<Part, Part, Ticking>;
+pub type Set = HashSet<Part, Ticking>;
 
 /// Maps of numbers, in which only the hasher can panic.
-type Numbers = relativist::HashMap<u64, u64, Ticking>;
-type NumberSet = relativist::HashSet<u64, Ticking>;
+type Numbers = HashMap<u64, u64, Ticking>;
+type NumberSet = HashSet<u64, Ticking>;
 
 pub type Operation<S> = (&'static str, Effect, fn(&S));
 
 /// The value that operations put in.
 const NEW: u64 = 90;
 
-fn key(n: u64) -> Part {
+pub fn key(n: u64) -> Part {
     Part::new(n)
 }
 
-fn new() -> Part {
+pub fn new() -> Part {
     Part::new(NEW)
 }
 
@@ -34,7 +36,7 @@ fn made() -> Part {
 }
 
 pub fn builder() -> Builder<Ticking> {
-    relativist::HashMap::<u8, u8>::builder().capacity(2).resizing(Resizing::Manual).hasher(Ticking::default())
+    HashMap::<u8, u8>::builder().capacity(CAPACITY).resizing(Resizing::Manual).hasher(Ticking::default())
 }
 
 /// Entries, from an iterator that may panic.
@@ -53,15 +55,6 @@ pub const MAP: &[Operation<Map>] = &[
     ("HashMap::get_key_value", Step, |map| _ = map.pin().get_key_value(&Name(2))),
     ("HashMap::contains_key", Step, |map| _ = map.pin().contains_key(&key(2))),
     ("HashMap::get_many", Step, |map| _ = map.pin().get_many([&Name(2), &Name(3), &Name(4)])),
-    ("HashMap::get_each", Step, |map| map.pin().get_each([&Name(2), &Name(4)].map(ticked), |_, _| tick())),
-    ("HashMap::cached", Step, |map| {
-        let pinned = map.pin();
-        let mut cached = pinned.cached();
-        (0..2).for_each(|_| _ = cached.get(&Name(0)));
-        (0..2).for_each(|_| _ = cached.get(&Name(3)));
-        map.pin().insert(key(3), new());
-        cached.get(&Name(3));
-    }),
     ("HashMap::insert, absent", Step, |map| _ = map.pin().insert(key(4), new())),
     ("HashMap::insert, present", Step, |map| _ = map.pin().insert(key(2), new())),
     ("HashMap::checked_insert, absent", Step, |map| _ = map.pin().checked_insert(key(5), new()).is_ok()),
@@ -156,7 +149,7 @@ pub const MAP: &[Operation<Map>] = &[
     ("Serialize for HashMap", Step, |map| _ = serde_json::to_string(map).unwrap()),
     ("Deserialize for HashMap", Step, |_| drop(serde_json::from_str::<Map>(r#"{"1": "2", "3": "4", "1": "5"}"#))),
     ("IntoParallelIterator for &Pinned", Step, |map| {
-        let many: Map = builder().capacity(512).build().unwrap();
+        let many: Map = build(builder().capacity(512));
         (0..40).for_each(|n| _ = many.pin().insert(key(n), new()));
         in_pool(|| {
             map.pin().par_iter().for_each(|_| tick());
@@ -167,10 +160,6 @@ pub const MAP: &[Operation<Map>] = &[
 
 /// These wait for readers or for resizes.
 pub const MAP_WAITING: &[Operation<Map>] = &[
-    ("HashMap::rename", Step, |map| _ = map.rename(&Name(2), key(5))),
-    ("HashMap::rename, within a chain", Step, |map| _ = map.rename(&Name(1), key(4))),
-    ("HashMap::rename, not found", Step, |map| _ = map.rename(&Name(4), key(5))),
-    ("HashMap::rename, taken", Step, |map| _ = map.rename(&Name(2), key(1))),
     ("HashMap::clear, with the destructors", Entries, |map| {
         map.pin().clear();
         relativist_rcu::barrier();

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use relativist::Equivalent;
+use relativist::{Equivalent, Relocatable};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tracked::{Tally, Tracked};
@@ -100,6 +100,9 @@ impl Part {
         self.n
     }
 }
+
+// SAFETY: numbers and a reference.
+unsafe impl Relocatable for Part {}
 
 impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {

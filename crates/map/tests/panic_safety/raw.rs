@@ -5,10 +5,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use relativist::raw::{Entry, Hash, Link, Table};
-use relativist::{Resizing, read};
+use relativist::{AllocError, Resizing, Stats, read};
 use relativist_rcu::{Guard, defer_raw};
 
-use crate::Effect::{Leaks, Step};
+use crate::explore::Effect::{Leaks, Step};
+use crate::explore::Subject;
 use crate::operations::Operation;
 use crate::parts::{Part, hash_of, tick};
 
@@ -53,22 +54,22 @@ fn retire(link: NonNull<Link>) {
     unsafe { defer_raw(link.cast(), size_of::<Node>(), |link| dispose(link.cast())) };
 }
 
-pub fn table(entries: impl Iterator<Item = (u64, u64)>) -> Table {
+fn table(entries: impl Iterator<Item = (u64, u64)>) -> Table {
     let table = Table::new(4, Resizing::Manual, dispose).unwrap();
     // SAFETY: a fresh link.
     entries.for_each(|(n, value)| unsafe { table.insert(link(n, value), &read()) });
     table
 }
 
-pub fn entry_of(link: NonNull<Link>) -> (u64, u64) {
+fn entry_of(link: NonNull<Link>) -> (u64, u64) {
     (node(link).key.load(Relaxed), node(link).part.n())
 }
 
-pub fn find(table: &Table, n: u64, guard: &Guard) -> Option<u64> {
+fn find(table: &Table, n: u64, guard: &Guard) -> Option<u64> {
     table.find(hash(n), is(n), guard).map(|link| node(link).part.n())
 }
 
-pub fn put(table: &Table, n: u64, value: u64) {
+fn put(table: &Table, n: u64, value: u64) {
     let guard = read();
     match table.entry(hash(n), is(n), &guard) {
         // SAFETY: a fresh link.
@@ -78,10 +79,44 @@ pub fn put(table: &Table, n: u64, value: u64) {
     }
 }
 
-pub fn remove(table: &Table, n: u64) {
+fn remove(table: &Table, n: u64) {
     let guard = read();
     if let Some(link) = table.remove(hash(n), is(n), &guard) {
         retire(link);
+    }
+}
+
+impl Subject for Table {
+    fn new() -> Self {
+        table((0..4).map(|n| (n, n + 10)))
+    }
+
+    fn iterated(&self) -> Vec<(u64, u64)> {
+        self.iter(&read()).map(entry_of).collect()
+    }
+
+    fn found(&self, key: u64) -> Option<u64> {
+        find(self, key, &read())
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn put(&self, key: u64, value: u64) {
+        put(self, key, value);
+    }
+
+    fn remove(&self, key: u64) {
+        remove(self, key);
+    }
+
+    fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
+        Self::resize_to(self, buckets)
+    }
+
+    fn stats(&self) -> Stats {
+        Self::stats(self)
     }
 }
 

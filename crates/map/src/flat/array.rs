@@ -201,6 +201,37 @@ impl<'a, K, V> Array<'a, K, V> {
         (1 << chunk, 1 << (smaller - chunk))
     }
 
+    /// Calls a function with the number of entries of each bucket. It is exact if no thread updates
+    /// the table, even if it is resized meanwhile.
+    pub(super) fn count_entries(&self, mut count: impl FnMut(usize)) {
+        let smaller = self.next().filter(|next| next.bits() < self.bits());
+        let group = smaller.map_or(1, |next| 1 << (self.bits() - next.bits()));
+        for start in (0..self.len()).step_by(group) {
+            // The last one of the buckets that become one is unlocked last.
+            let has_moved = |_: &Self| self.bucket_at(start + group - 1).word().is_moved();
+            if let Some(next) = smaller.filter(has_moved) {
+                count(next.entries_of(start / group));
+                (1..group).for_each(|_| count(0));
+            } else {
+                (start..start + group).for_each(|bucket| count(self.entries_of(bucket)));
+            }
+        }
+    }
+
+    /// Counts the entries of a bucket. If it was split, counts those of the buckets of the larger
+    /// array.
+    fn entries_of(&self, bucket: usize) -> usize {
+        let first = self.bucket_at(bucket);
+        let word = first.word();
+        if let Some(next) = self.next().filter(|next| word.is_moved() && next.bits() > self.bits()) {
+            let added_bits = next.bits() - self.bits();
+            return (bucket << added_bits..(bucket + 1) << added_bits).map(|part| next.entries_of(part)).sum();
+        }
+        let mut entries = 0;
+        for_each_live(first, word, |_, _| entries += 1);
+        entries
+    }
+
     /// Returns the later segments of buckets that have not moved.
     pub(super) fn chains_in_place(self) -> impl Iterator<Item = Link<K, V>> + use<'a, K, V> {
         let buckets = (0..self.len()).map(move |bucket| self.bucket_at(bucket));
@@ -257,14 +288,15 @@ impl<'a, K, V> Array<'a, K, V> {
 }
 
 /// Calls a function for each place with a live entry in a bucket that is locked, or that no other
-/// thread can find. `word` is the word of its first segment.
+/// thread can find. `word` is the word of its first segment. If another thread updates the bucket
+/// meanwhile, a caller in a read section may see an entry twice, or not.
 pub(super) fn for_each_live<K, V>(first: &Segment<K, V>, word: Word, mut f: impl FnMut(Place<'_, K, V>, Tag)) {
     let mut segment = Some((first, word));
     while let Some((here, word)) = segment {
         for slot in word.live() {
             f(Place { segment: here, slot }, word.tag(slot));
         }
-        // SAFETY: the caller holds the lock, or is alone.
+        // SAFETY: the caller holds the lock, is alone, or is in a section that lasts longer.
         segment = unsafe { here.next().segment() }.map(|next| (next, next.word()));
     }
 }

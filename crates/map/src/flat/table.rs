@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use relativist_rcu::{Guard, active_barrier, clock, defer_raw, read};
 
-use super::array::{Array, AtomicArray, for_each_live};
+use super::array::{Array, AtomicArray};
 use super::relocate::Relocatable;
 use super::segment::{Entry, EntryBits, Place, Segment};
 use super::word::Tag;
@@ -88,18 +88,12 @@ impl<K, V, S> Table<K, V, S> {
         self.array(guard).next().is_some()
     }
 
-    /// Returns statistics about the present array. Counts no entries of buckets that have moved.
+    /// Returns statistics about the present array. Entries that have moved count in the buckets
+    /// that they were in.
     pub(crate) fn stats(&self, guard: &Guard) -> Stats {
         let array = self.array(guard);
         let mut stats = Stats::default();
-        for first in (0..array.len()).map(|bucket| array.bucket_at(bucket)) {
-            let mut entries = 0;
-            let word = first.word();
-            if !word.is_moved() {
-                for_each_live(first, word, |_, _| entries += 1);
-            }
-            stats.count_chain(entries);
-        }
+        array.count_entries(|entries| stats.count_chain(entries));
         // Relaxed, both: statistics.
         stats.grows = self.grows.load(Relaxed);
         stats.shrinks = self.shrinks.load(Relaxed);

@@ -138,7 +138,7 @@ fn residents_are_found() {
 fn assert_linearizable(hashing: Hashing) {
     explore(3000, move || {
         let map = map(hashing);
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(Recorder::new(3));
         let threads: [_; 3] = std::array::from_fn(|_| {
             let (map, recorder, seed) = (map.clone(), recorder.clone(), thread_rng().r#gen());
             spawn(move || recorder.record(&&*map, 8, seed))

@@ -1,15 +1,16 @@
 //! T6: if the new array cannot be allocated, the table keeps the old one.
 
-use relativist::{HashMap, Resizing};
+use std::hash::RandomState;
 
 use crate::alongside::alongside;
+use crate::tested::{HashMap, builder, manual, try_build};
 
 /// Buckets that need more bytes than the address space has, up to numbers whose bytes overflow a
 /// `usize`.
 const TOO_MANY: [usize; 5] = [1 << 45, 1 << 59, 1 << 60, 1 << 63, usize::MAX];
 
 fn filled() -> HashMap<u64, u64> {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
+    let map = manual::<u64, u64, _>(RandomState::new());
     (&map).extend((0..1000).map(|n| (n, n * n)));
     map
 }
@@ -61,7 +62,7 @@ fn lookups_and_updates_go_on_during_failing_resizes() {
 #[test]
 fn a_map_that_cannot_be_made_is_an_error() {
     for capacity in [1 << 45, usize::MAX] {
-        assert!(HashMap::<u64, u64>::builder().capacity(capacity).build::<u64, u64>().is_err());
+        assert!(try_build::<u64, u64, _>(builder().capacity(capacity)).is_err());
     }
 }
 

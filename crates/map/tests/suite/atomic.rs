@@ -2,20 +2,23 @@
 //! without locks: in these tests they do what other threads might do meanwhile.
 
 use std::cell::{Cell, RefCell};
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::thread;
 
-use relativist::{Change, CompareExchangeError, HashMap, Resizing};
+use relativist::flat::Relocatable;
+use relativist::{Change, CompareExchangeError};
 
 use crate::hashing::{Hashing, IDENTITY};
 use crate::random::Random;
+use crate::tested::{HashMap, manual};
 use crate::tracked::{Tally, Tracked};
 
 type Map = HashMap<u64, u64, Hashing>;
 
 /// Returns a map in which all keys have the same hash.
 fn map(entries: &[(u64, u64)]) -> Map {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|_| 7)).build().unwrap();
+    let map = manual::<u64, u64, _>(Hashing(|_| 7));
     (&map).extend(entries.iter().copied());
     map
 }
@@ -139,7 +142,7 @@ fn keeps_the_initial_value_for_another_attempt() {
 #[test]
 fn keeps_one_new_value_at_a_time() {
     static TALLY: Tally = Tally::new();
-    let map = HashMap::<u64, Tracked>::builder().resizing(Resizing::Manual).build().unwrap();
+    let map = manual::<u64, Tracked, _>(RandomState::new());
     let insert = || _ = map.pin().insert(1, Tracked::new(1, &TALLY));
     insert();
     let mut calls = 0;
@@ -185,6 +188,9 @@ thread_local!(static DURING_EQ: RefCell<Option<Box<dyn FnOnce()>>> = const { Ref
 /// Compares by number. The test may change the map meanwhile.
 #[derive(Debug)]
 struct Value(u64);
+
+// SAFETY: a number.
+unsafe impl Relocatable for Value {}
 
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
@@ -248,7 +254,7 @@ fn add_one(map: &Map, key: u64, choice: u64) {
 /// No increment is lost, whichever operations the threads use, and during resizes.
 #[test]
 fn counters_count_right() {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
+    let map = manual::<u64, u64, _>(IDENTITY);
     thread::scope(|scope| {
         for thread in 0..THREADS {
             let map = &map;

@@ -1,15 +1,16 @@
 //! Lookups in batches find what single ones find.
 
-use relativist::{HashMap, Resizing, read};
+use relativist::read;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
+use crate::tested::{HashMap, get_each, manual};
 
 const ENTRIES: u64 = 500;
 
 /// Returns a map of even keys.
 fn filled(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap();
+    let map = manual::<u64, u64, _>(hashing);
     (&map).extend((0..ENTRIES).map(|n| (2 * n, n)));
     map
 }
@@ -20,9 +21,7 @@ fn assert_finds<const N: usize>(map: &HashMap<u64, u64, Hashing>, first: u64) {
     let expected: Vec<Option<u64>> = keys.iter().map(|key| (key % 2 == 0).then_some(key / 2)).collect();
     let pinned = map.pin();
     assert_eq!(pinned.get_many(keys.each_ref()).map(Option::<&u64>::copied).as_slice(), expected);
-    let mut found = Vec::new();
-    pinned.get_each(&keys, |&key, value| found.push((key, value.copied())));
-    assert_eq!(found, keys.into_iter().zip(expected).collect::<Vec<_>>());
+    assert_eq!(get_each(map, &keys), expected);
 }
 
 fn assert_finds_any_number(map: &HashMap<u64, u64, Hashing>) {

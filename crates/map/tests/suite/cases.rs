@@ -17,11 +17,11 @@
 //! | `iter`, `keys`, `values`, `into_iter`, `retain`, `extract_if` and `drain` (also left early) | `model` |
 //! | `extract_if` and `retain` with a predicate that panics, `clone` with one | `panics` |
 //! | `from_iter`, arrays, `extend`, also by reference | `collections`, `model` |
-//! | `Debug` | `collections::types_can_be_shared_and_shown` |
+//! | `Debug` | `nodes::types_can_be_shared_and_shown` |
 //! | `reserve`, `shrink_to_fit`, `try_reserve` with too much | `collections::reserved_room_is_enough`, `allocation`, `exhaustion` |
-//! | `try_insert`, `Equivalent` | `model`, `a_key_is_found_by_what_is_equivalent_to_it` |
+//! | `try_insert`, `Equivalent` | `model`, `a_key_is_found_by_what_is_equivalent_to_it`, `sets` |
 //! | keys and values without size, with alignment | `collections` |
-//! | covariance, unwind safety, `Send`, `Sync` | `types_vary_as_they_should`, `collections` |
+//! | covariance, unwind safety, `Send`, `Sync` | `nodes::types_vary_as_they_should`, `auto_traits` |
 //! | sets: operations, algebra, `replace`, `take`, operators | `sets` |
 //! | `size_hint`, `ExactSizeIterator` | not: others may change the map, no iterator knows |
 //! | `entry`, `get_mut`, `iter_mut`, `values_mut`, `get_disjoint_mut` | not: values are shared with readers; `atomic` has what replaces them |
@@ -52,13 +52,13 @@
 //! | nulls, `hashCode`, `Enumeration`, tree bins | not: there are none |
 
 use std::collections::BTreeSet;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::thread;
 
-use relativist::{Change, Equivalent, HashMap, HashSet, Iter, Keys, Resizing};
+use relativist::{Change, Equivalent};
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY};
+use crate::tested::{HashMap, manual};
 
 #[test]
 fn an_empty_map_answers_everything() {
@@ -143,25 +143,6 @@ fn a_key_is_found_by_what_is_equivalent_to_it() {
     assert_eq!(pinned.get(&Pair(2, "b")), None);
     assert_eq!(pinned.remove_if(&Pair(1, "a"), |_, _| true).map(|(key, _)| key.1.as_str()), Some("a"));
     assert_eq!(pinned.remove(&Pair(1, "b")), Some(&2));
-    assert!(HashSet::from([(1, "a".to_string())]).pin().contains(&Pair(1, "a")));
-}
-
-/// Types that only return entries are covariant. (Doctests that must not compile show that maps and
-/// sets are invariant.)
-#[test]
-fn types_vary_as_they_should() {
-    fn iter<'a>(iter: Iter<'a, &'static str, &'static str>) -> Iter<'a, &'a str, &'a str> {
-        iter
-    }
-    fn keys<'a>(keys: Keys<'a, &'static str, &'static str>) -> Keys<'a, &'a str, &'a str> {
-        keys
-    }
-    fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
-    unwind_safe::<HashMap<u64, String>>();
-    unwind_safe::<HashSet<u64>>();
-    let map = HashMap::from([("c", "d")]);
-    let pinned = map.pin();
-    assert_eq!((iter(pinned.iter()).count(), keys(pinned.keys()).count()), (1, 1));
 }
 
 #[test]
@@ -221,7 +202,7 @@ fn all_values_are_replaced() {
 /// The iterating thread itself changes the map.
 #[test]
 fn iteration_goes_on_while_the_map_changes() {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
+    let map = manual::<u64, u64, _>(IDENTITY);
     (&map).extend((0..300).map(|n| (n, n)));
     let pinned = map.pin();
     let mut seen = BTreeSet::new();
@@ -242,7 +223,7 @@ fn iteration_goes_on_while_the_map_changes() {
 /// Each thread works on keys of its own, in the same buckets, while the map is resized.
 #[test]
 fn a_thread_sees_what_it_has_done() {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
+    let map = manual::<u64, u64, _>(IDENTITY);
     let work = &|own: u64| {
         for n in 0..2000 {
             let key = n % 50 * 4 + own;

@@ -2,12 +2,17 @@
 
 use std::hash::{Hash, Hasher};
 
-use relativist::{HashMap, read};
+use relativist::flat::Relocatable;
+use relativist::read;
 
+use crate::tested::HashMap;
 use crate::tracked::{Tally, Tracked};
 
 /// A key that is tracked, too.
 struct Key(u64, Tracked);
+
+// SAFETY: both fields are `Relocatable`.
+unsafe impl Relocatable for Key {}
 
 impl Key {
     fn new(n: u64, tally: &'static Tally) -> Self {

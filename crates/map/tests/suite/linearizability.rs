@@ -5,22 +5,24 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use relativist::{HashMap, Resizing};
-
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
 use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
 use crate::random::Random;
+use crate::tested::{HashMap, manual};
 
 const THREADS: usize = 4;
 const CALLS: usize = 300;
 const ROUNDS: u64 = 25;
 
+/// A number of keys that fit in one segment of a flat map.
+const FEW: usize = 3;
+
 type Map = HashMap<u64, u64, Hashing>;
 
 /// Returns the history of several threads that use an empty table.
-fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
-    let (recorder, together) = (&Recorder::default(), &Barrier::new(THREADS));
+fn history(table: &(impl Table + Sync), keys: usize, round: u64) -> [Vec<Event>; THREADS] {
+    let (recorder, together) = (&Recorder::new(keys), &Barrier::new(THREADS));
     thread::scope(|scope| {
         let threads: [_; THREADS] = from_fn(|thread| {
             scope.spawn(move || {
@@ -34,25 +36,25 @@ fn history(table: &(impl Table + Sync), round: u64) -> [Vec<Event>; THREADS] {
 
 /// Records histories of a table while its map is resized. The table is the map, or a faulty table
 /// that `table` builds on it. Returns the part that is not linearizable of the first such history.
-fn search<'m, T: Table + Sync>(map: &'m Map, table: impl Fn(&'m Map) -> T) -> Option<Vec<Vec<Event>>> {
+fn search<'m, T: Table + Sync>(map: &'m Map, keys: usize, table: impl Fn(&'m Map) -> T) -> Option<Vec<Vec<Event>>> {
     let mut random = Random::new(0);
     let resize = || map.resize_to(2 << random.below(6)).unwrap();
     let rounds = || {
         (0..ROUNDS).find_map(|round| {
             map.pin().clear();
-            check(&history(&table(map), round)).err()
+            check(&history(&table(map), keys, round)).err()
         })
     };
     alongside(resize, rounds)
 }
 
 fn map(hashing: Hashing) -> Map {
-    HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap()
+    manual(hashing)
 }
 
-fn assert_linearizable(hashing: Hashing) {
+fn assert_linearizable(keys: usize, hashing: Hashing) {
     let map = map(hashing);
-    let part = search(&map, |map| map);
+    let part = search(&map, keys, |map| map);
     assert!(part.is_none(), "T3: not linearizable: {part:#?}");
     let stats = map.stats();
     assert!(stats.grows > 0 && stats.shrinks > 0);
@@ -61,18 +63,36 @@ fn assert_linearizable(hashing: Hashing) {
 /// The mixed hashes of neighbours lie far apart: they share a bucket only while the table is small.
 #[test]
 fn keys_in_different_buckets() {
-    assert_linearizable(IDENTITY);
+    assert_linearizable(FEW, IDENTITY);
 }
 
 #[test]
 fn keys_with_the_same_hash() {
-    assert_linearizable(Hashing(|_| 7));
+    assert_linearizable(FEW, Hashing(|_| 7));
 }
 
 /// The mixed hashes differ in the lowest bits only: the chain is never cut.
 #[test]
 fn keys_that_always_share_a_bucket() {
-    assert_linearizable(UNMIXED);
+    assert_linearizable(FEW, UNMIXED);
+}
+
+/// They share buckets with each other while the table is small: in a flat map some of them are in
+/// later segments then.
+#[test]
+fn many_keys_in_different_buckets() {
+    assert_linearizable(KEYS, IDENTITY);
+}
+
+#[test]
+fn many_keys_with_the_same_hash() {
+    assert_linearizable(KEYS, Hashing(|_| 7));
+}
+
+/// In a flat map they have different tags.
+#[test]
+fn many_keys_that_always_share_a_bucket() {
+    assert_linearizable(KEYS, Hashing(|n| (UNMIXED.0)(n << 20)));
 }
 
 /// What a faulty table sometimes does wrong.
@@ -102,6 +122,8 @@ impl Faulty<'_> {
 }
 
 impl Table for Faulty<'_> {
+    const RENAMES: bool = <&Map>::RENAMES;
+
     fn perform(&self, call: Call) -> Value {
         match call {
             Call::Get(key) if self.stale[key as usize].load(Relaxed) != 0 && self.is_time_for(Fault::StaleRead) => {
@@ -130,6 +152,6 @@ fn faulty_tables_are_caught() {
     for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate] {
         let map = map(IDENTITY);
         let faulty = |map| Faulty { map, fault, calls: AtomicU64::new(0), stale: Default::default() };
-        assert!(search(&map, faulty).is_some(), "{fault:?} went unnoticed");
+        assert!(search(&map, FEW, faulty).is_some(), "{fault:?} went unnoticed");
     }
 }

@@ -28,6 +28,7 @@ mod hostile;
 mod linearizability;
 mod model;
 mod multimap;
+mod nodes;
 mod panics;
 mod parallel;
 #[path = "../support/random.rs"]
@@ -42,5 +43,6 @@ mod sets;
 mod sizing;
 mod sparse;
 mod spread;
+mod tested;
 #[path = "../support/tracked.rs"]
 mod tracked;

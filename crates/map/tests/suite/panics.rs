@@ -8,9 +8,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use relativist::{HashMap, Resizing};
+use relativist::flat::Relocatable;
 
 use crate::hashing::Hashing;
+use crate::tested::{HashMap, manual};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Panics {
@@ -23,6 +24,9 @@ thread_local!(static PANICS: Cell<Panics> = const { Cell::new(Panics::Never) });
 
 #[derive(Debug)]
 struct Key(u64);
+
+// SAFETY: a number.
+unsafe impl Relocatable for Key {}
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
@@ -44,7 +48,7 @@ type Map = HashMap<Key, u64, Hashing>;
 
 /// Returns a map whose keys are all in one bucket.
 fn map() -> Map {
-    let map = HashMap::<Key, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|_| 7)).build().unwrap();
+    let map = manual::<Key, u64, _>(Hashing(|_| 7));
     (&map).extend((0..3).map(|n| (Key(n), n)));
     map
 }
@@ -147,6 +151,9 @@ fn in_a_bulk_removal_end_it() {
 #[derive(Debug)]
 struct Bomb(u64);
 
+// SAFETY: a number.
+unsafe impl Relocatable for Bomb {}
+
 thread_local!(static ARMED: Cell<bool> = const { Cell::new(false) });
 
 impl Bomb {
@@ -205,6 +212,8 @@ fn in_values_change_nothing() {
 #[test]
 fn in_deferred_destructors_go_no_further() {
     struct Armed(bool);
+    // SAFETY: it does not change.
+    unsafe impl Relocatable for Armed {}
     impl Drop for Armed {
         fn drop(&mut self) {
             assert!(!self.0, "the test requested this panic");

@@ -1,22 +1,20 @@
 //! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even
-//! resize it. A lock is held while `Eq` of keys runs and while a raw entry lives: updates of the
-//! same table panic then, and nothing hangs.
+//! resize it. A lock is held while `Eq` of keys runs: updates of the same table panic then, and
+//! nothing hangs.
 
 use std::cell::Cell;
-use std::hash::{Hash, Hasher};
+use std::hash::{Hash, Hasher, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use relativist::raw::{Entry, Link, Table};
-use relativist::{HashMap, Resizing, raw};
-use relativist_rcu::read;
+use relativist::flat::Relocatable;
 
 use crate::hashing::{Hashing, IDENTITY};
+use crate::tested::{HashMap, build, builder, manual};
 
 type Map = HashMap<u64, User>;
 
@@ -24,6 +22,9 @@ type Map = HashMap<u64, User>;
 struct User {
     map: Weak<Map>,
 }
+
+// SAFETY: what changes is behind a pointer.
+unsafe impl Relocatable for User {}
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -52,7 +53,7 @@ fn replace_and_resize(map: &Arc<Map>) {
 fn destructors_may_resize_the_map() {
     let (done, result) = channel();
     thread::spawn(move || {
-        let map = Arc::new(HashMap::<u64, User>::builder().resizing(Resizing::Manual).build().unwrap());
+        let map = Arc::new(manual::<u64, User, _>(RandomState::new()));
         replace_and_resize(&map);
         relativist_rcu::barrier();
         done.send(DROPPED.load(Relaxed)).unwrap();
@@ -61,41 +62,8 @@ fn destructors_may_resize_the_map() {
     assert_eq!(dropped, 2999);
 }
 
-/// A value whose `clone` defers so many functions that the thread then checks which ones it can
-/// run.
-struct Deferring(Weak<HashMap<u64, Deferring>>);
-
-static RESIZED: AtomicU64 = AtomicU64::new(0);
-
-impl Clone for Deferring {
-    fn clone(&self) -> Self {
-        for _ in 0..2000 {
-            let map = self.0.clone();
-            relativist_rcu::defer(move || {
-                if let Some(map) = map.upgrade() {
-                    map.resize_to(4).unwrap();
-                    RESIZED.fetch_add(1, Relaxed);
-                }
-            });
-        }
-        Self(self.0.clone())
-    }
-}
-
-/// Renaming holds the resizer's mutex, which a deferred function would wait for.
-#[test]
-fn nothing_deferred_runs_while_an_entry_is_renamed() {
-    within_a_minute(|| {
-        let map = Arc::new(HashMap::<u64, Deferring>::builder().resizing(Resizing::Manual).build().unwrap());
-        map.pin().insert(0, Deferring(Arc::downgrade(&map)));
-        (0..10).for_each(|key| map.rename(&key, key + 1).unwrap());
-        relativist_rcu::barrier();
-        assert_eq!(RESIZED.load(Relaxed), 20_000);
-    });
-}
-
 /// Runs `action` on another thread, so that the test fails if it hangs.
-fn within_a_minute(action: impl FnOnce() + Send + 'static) {
+pub fn within_a_minute(action: impl FnOnce() + Send + 'static) {
     let (done, result) = channel();
     thread::spawn(move || {
         action();
@@ -106,7 +74,7 @@ fn within_a_minute(action: impl FnOnce() + Send + 'static) {
 
 /// Checks that `action` panics because the update would wait for itself.
 #[track_caller]
-fn assert_refused<R>(action: impl FnOnce() -> R) {
+pub fn assert_refused<R>(action: impl FnOnce() -> R) {
     let Err(panic) = catch_unwind(AssertUnwindSafe(action)) else { panic!("the table was updated under its own lock") };
     let message =
         panic.downcast::<&str>().map_or_else(|panic| *panic.downcast::<String>().unwrap(), |text| text.to_string());
@@ -118,6 +86,9 @@ thread_local!(static IN_EQ: Cell<Option<fn()>> = const { Cell::new(None) });
 /// A key that does something the next time it is compared.
 #[derive(Debug)]
 struct Key(u64);
+
+// SAFETY: a number.
+unsafe impl Relocatable for Key {}
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
@@ -140,7 +111,7 @@ static KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
 static OTHER_KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
 
 fn keys(number: u64) -> HashMap<Key, u64, Hashing> {
-    let map = HashMap::<Key, u64>::builder().capacity(1000).hasher(IDENTITY).build().unwrap();
+    let map: HashMap<_, _, _> = build(builder().capacity(1000).hasher(IDENTITY));
     (&map).extend((0..number).map(|n| (Key(n), n)));
     map
 }
@@ -185,30 +156,5 @@ fn eq_may_look_up_and_update_other_maps() {
         }));
         assert_eq!(ONE.pin().insert(Key(5), 55), Some(&5));
         assert_eq!((ONE.len(), TWO.len()), (10, 9));
-    });
-}
-
-unsafe fn leave_alone(_: NonNull<Link>) {}
-
-fn bare_table() -> Table {
-    Table::new(64, Resizing::Manual, leave_alone).unwrap()
-}
-
-/// The entries of several tables, dropped in whatever order, leave the thread free to update them
-/// all.
-#[test]
-fn updates_during_an_entry_panic() {
-    within_a_minute(|| {
-        let tables = [bare_table(), bare_table(), bare_table()];
-        let guard = read();
-        let entry = |n: usize| tables[n].entry(raw::Hash::new(7), |_| true, &guard);
-        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
-            let mut entries = [0, 1, 2].map(|n| Some(entry(n)));
-            for n in order {
-                assert_refused(|| tables[n].entry(raw::Hash::new(8), |_| true, &guard));
-                assert!(matches!(entries[n].take(), Some(Entry::Vacant(_))));
-                drop(entry(n));
-            }
-        }
     });
 }

@@ -1,13 +1,15 @@
 //! T8: what was found stays valid and unchanged as long as the guard.
 
+use std::hash::RandomState;
 use std::thread;
 
-use relativist::{HashMap, Resizing, read};
+use relativist::read;
 
+use crate::tested::{HashMap, manual};
 use crate::tracked::{Tally, Tracked};
 
-fn filled(tally: &'static Tally) -> HashMap<u64, Tracked> {
-    let map = HashMap::<u64, Tracked>::builder().resizing(Resizing::Manual).build().unwrap();
+pub fn filled(tally: &'static Tally) -> HashMap<u64, Tracked> {
+    let map = manual::<u64, Tracked, _>(RandomState::new());
     (&map).extend((0..100).map(|n| (n, Tracked::new(n, tally))));
     map
 }
@@ -51,19 +53,4 @@ fn what_updates_return_outlives_them() {
     map.remove(&3, &guard);
     error.current.assert_of(3);
     error.value.assert_of(3);
-}
-
-/// Objects are never moved: not by resizes, not by updates of others.
-#[test]
-fn stays_in_its_place() {
-    static TALLY: Tally = Tally::new();
-    let map = filled(&TALLY);
-    let places = || -> Vec<usize> { (0..100).map(|n| std::ptr::from_ref(map.pin().get(&n).unwrap()).addr()).collect() };
-    let before = places();
-    for buckets in [1024, 4, 64] {
-        map.resize_to(buckets).unwrap();
-        (100..200).for_each(|n| assert!(map.pin().insert(n, Tracked::new(n, &TALLY)).is_none()));
-        (100..200).for_each(|n| assert!(map.pin().remove(&n).is_some()));
-        assert_eq!(places(), before);
-    }
 }

@@ -1,16 +1,15 @@
 //! T3 in real time: when an update has returned, every lookup that begins finds it done, whatever
 //! its key and thread.
 
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist::raw::{Hash, Link, Table};
-use relativist::{HashMap, Resizing};
-use relativist_rcu::read;
+use relativist::Resizing;
 
-const ROUNDS: u64 = 20_000;
+use crate::tested::{build, builder};
+
+pub const ROUNDS: u64 = 20_000;
 
 /// There are fewer rounds if they take longer than this: if both threads share a busy core, each
 /// round takes several time slices.
@@ -50,7 +49,7 @@ fn stay_on_processor(_: u64) {}
 
 /// Lets two threads insert a key each and then look for the other's, round by round. At least one
 /// must find it.
-fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
+pub fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
     let (arrived, end, begin) = (AtomicUsize::new(0), AtomicU64::new(ROUNDS), Instant::now());
     let run = |mine: u64| -> Vec<bool> {
         stay_on_processor(mine);
@@ -79,34 +78,10 @@ fn assert_meet(insert_and_look: impl Fn(u64, u64) -> bool + Sync) {
 
 #[test]
 fn two_threads_that_insert_and_look_find_each_other() {
-    let map = HashMap::<u64, ()>::builder().capacity(2 * ROUNDS as usize).resizing(Resizing::Manual).build().unwrap();
+    let map = build::<u64, (), _>(builder().capacity(2 * ROUNDS as usize).resizing(Resizing::Manual));
     assert_meet(|own, other| {
         let pinned = map.pin();
         pinned.insert(own, ());
         pinned.contains_key(&other)
-    });
-}
-
-#[repr(C, align(128))]
-struct Object {
-    link: Link,
-    key: u64,
-}
-
-/// The same without allocating and hashing. So the lookup begins while a store without a barrier
-/// would still be in the processor's buffer.
-#[test]
-fn two_threads_that_link_and_look_find_each_other() {
-    let object = |key| Object { link: Link::new(Hash::new(key)), key };
-    let objects: Vec<Object> = (0..2 * ROUNDS).map(object).collect();
-    // Dropped before the objects that it leads to.
-    let table = Table::new(1 << 17, Resizing::Manual, |_| ()).unwrap();
-    assert_meet(|own, other| {
-        // SAFETY: all links of the table are in such objects, which live longer than the table.
-        let is_other = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.key == other;
-        let guard = read();
-        // SAFETY: in no table yet, and alive as long as this one is used.
-        unsafe { table.insert(NonNull::from(&objects[own as usize]).cast(), &guard) };
-        table.find(Hash::new(other), is_other, &guard).is_some()
     });
 }

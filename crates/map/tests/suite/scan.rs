@@ -1,29 +1,26 @@
 //! T7 across the calls of a scan: what is there throughout is visited exactly once.
 
-use std::collections::HashSet;
-
-use relativist::{HashMap, Resizing, read};
-
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
+use crate::tested::{HashMap, manual};
 
 type Map = HashMap<u64, u64, Hashing>;
 
 /// These keys are always in the map; larger ones come and go.
-const RESIDENTS: u64 = 300;
+pub const RESIDENTS: u64 = 300;
 
 /// The inverse of the constant that hashes are mixed with: keys are in the order of the table.
-const IN_ORDER: Hashing = Hashing(|n| n.wrapping_mul(0xF1DE_83E1_9937_733D));
+pub const IN_ORDER: Hashing = Hashing(|n| n.wrapping_mul(0xF1DE_83E1_9937_733D));
 
-fn map(hashing: Hashing, keys: impl IntoIterator<Item = u64>) -> Map {
-    let map = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap();
+pub fn map(hashing: Hashing, keys: impl IntoIterator<Item = u64>) -> Map {
+    let map = manual::<u64, u64, _>(hashing);
     (&map).extend(keys.into_iter().map(|key| (key, !key)));
     map
 }
 
 /// Scans by pieces of `n`, and calls `between` after each. Returns the keys of each piece.
-fn scan(map: &Map, n: usize, mut between: impl FnMut()) -> Vec<Vec<u64>> {
+pub fn scan(map: &Map, n: usize, mut between: impl FnMut()) -> Vec<Vec<u64>> {
     let mut pieces = Vec::new();
     let mut next = Some(0);
     while let Some(cursor) = next {
@@ -62,43 +59,9 @@ fn visits_each_entry_once_in_pieces_of_any_size() {
     }
 }
 
-/// Entries of equal hash are never split over two calls.
-#[test]
-fn keeps_equal_hashes_together() {
-    let map = map(Hashing(|n| n / 8), 0..RESIDENTS);
-    for n in [1, 3, 8, 9, 20] {
-        for piece in scan(&map, n, || ()) {
-            let hashes: HashSet<u64> = piece.iter().map(|key| key / 8).collect();
-            let whole =
-                |hash: &u64| piece.iter().filter(|key| *key / 8 == *hash).count() as u64 == 8.min(RESIDENTS - hash * 8);
-            assert!(hashes.iter().all(whole), "{piece:?}");
-            assert!(piece.len() < n + 8, "no more than needed");
-        }
-    }
-}
-
 #[test]
 fn an_empty_map_has_one_empty_piece() {
     assert_eq!(scan(&map(MIXED, []), 10, || ()), [Vec::<u64>::new()]);
-}
-
-/// Cursors are places in the order of the mixed hashes; any number is valid.
-#[test]
-fn ends_with_the_largest_hash() {
-    let map = map(IN_ORDER, [0, 7, u64::MAX - 1, u64::MAX]);
-    for buckets in [2, 1024] {
-        map.resize_to(buckets).unwrap();
-        assert_eq!(scan(&map, 1, || ()), [[0], [7], [u64::MAX - 1], [u64::MAX]]);
-        let from = |cursor| {
-            let mut keys = Vec::new();
-            let next = map.scan(cursor, 9, &read(), |&key, _| keys.push(key));
-            assert_eq!(next, None);
-            keys
-        };
-        assert_eq!(from(7), [7, u64::MAX - 1, u64::MAX]);
-        assert_eq!(from(8), [u64::MAX - 1, u64::MAX]);
-        assert_eq!(from(u64::MAX), [u64::MAX]);
-    }
 }
 
 /// A cursor stays valid when the table is resized.

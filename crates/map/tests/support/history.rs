@@ -13,12 +13,13 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use relativist::flat::FlatMap;
 use relativist::{HashMap, RenameError};
 
 use crate::random::Random;
 
-/// Keys are below this.
-pub const KEYS: usize = 3;
+/// Keys are below this, and below the number that the [`Recorder`] was given.
+pub const KEYS: usize = 8;
 
 /// The value of a key, if it has one.
 pub type Value = Option<u64>;
@@ -50,8 +51,8 @@ const TAKEN: Value = Some(1);
 impl Call {
     /// Returns a random call, with a value that was not used before. `hint` returns the value that
     /// the key had a moment ago.
-    fn random(random: &mut Random, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
-        let key = random.below(KEYS as u64);
+    fn random(random: &mut Random, keys: u64, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
+        let key = random.below(keys);
         match random.below(40) {
             0..14 => Get(key),
             14..20 => Insert(key, value),
@@ -62,7 +63,7 @@ impl Call {
             31..34 => CompareExchange(key, hint(key).unwrap_or(0), value),
             34..37 => Remove(key),
             37..39 => RemoveIfEven(key),
-            _ => Rename(key, random.below(KEYS as u64)),
+            _ => Rename(key, random.below(keys)),
         }
     }
 
@@ -104,19 +105,15 @@ impl Call {
 
 /// An object whose history can be recorded.
 pub trait Table {
+    const RENAMES: bool = true;
+
     fn perform(&self, call: Call) -> Value;
 }
 
-impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
-    fn perform(&self, call: Call) -> Value {
-        if let Rename(old, new) = call {
-            return match self.rename(&old, new) {
-                Ok(()) => DONE,
-                Err(RenameError::NotFound(_)) => NOT_FOUND,
-                Err(RenameError::Taken(_)) => TAKEN,
-            };
-        }
-        let pinned = self.pin();
+/// Performs a call, but no rename, with a handle of a map of either kind.
+macro_rules! perform {
+    ($pinned:expr, $call:expr) => {{
+        let (pinned, call) = ($pinned, $call);
         let mut seen = None;
         match call {
             Get(key) => pinned.get(&key).copied(),
@@ -140,6 +137,27 @@ impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
             RemoveIfEven(key) => pinned.remove_if(&key, |_, value| value % 2 == 0).map(|(_, &value)| value),
             Rename(..) => unreachable!("no section may be open then"),
         }
+    }};
+}
+
+impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
+    fn perform(&self, call: Call) -> Value {
+        if let Rename(old, new) = call {
+            return match self.rename(&old, new) {
+                Ok(()) => DONE,
+                Err(RenameError::NotFound(_)) => NOT_FOUND,
+                Err(RenameError::Taken(_)) => TAKEN,
+            };
+        }
+        perform!(self.pin(), call)
+    }
+}
+
+impl<S: BuildHasher + Send + Sync + 'static> Table for &FlatMap<u64, u64, S> {
+    const RENAMES: bool = false;
+
+    fn perform(&self, call: Call) -> Value {
+        perform!(self.pin(), call)
     }
 }
 
@@ -154,21 +172,30 @@ pub struct Event {
 
 /// Records the calls of threads. One clock orders all calls, and also supplies values that are
 /// unique.
-#[derive(Default)]
 pub struct Recorder {
     clock: AtomicU64,
+    keys: u64,
 }
 
 impl Recorder {
+    /// Records calls on this number of keys.
+    pub fn new(keys: usize) -> Self {
+        assert!(keys <= KEYS);
+        Self { clock: AtomicU64::new(0), keys: keys as u64 }
+    }
+
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, SeqCst)
     }
 
     /// Makes this number of calls at random, and returns the history of the calling thread.
-    pub fn record(&self, table: &impl Table, calls: usize, seed: u64) -> Vec<Event> {
+    pub fn record<T: Table>(&self, table: &T, calls: usize, seed: u64) -> Vec<Event> {
         let mut random = Random::new(seed);
         let mut record = || {
-            let call = Call::random(&mut random, self.now(), |key| table.perform(Get(key)));
+            let mut call = Call::random(&mut random, self.keys, self.now(), |key| table.perform(Get(key)));
+            if let (Rename(key, _), false) = (call, T::RENAMES) {
+                call = Get(key);
+            }
             let begin = self.now();
             let result = table.perform(call);
             Event { begin, end: self.now(), call, result }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use relativist::flat::Relocatable;
+
 use crate::random::mix;
 
 /// Counts the values made and dropped, and what is wrong with them. (Drops happen on threads where
@@ -56,6 +58,9 @@ pub struct Tracked {
     mixed: u64,
     tally: &'static Tally,
 }
+
+// SAFETY: the fields do not change, except when the value is dropped.
+unsafe impl Relocatable for Tracked {}
 
 impl Tracked {
     /// What is left in a value that was dropped.

@@ -1,0 +1,187 @@
+//! What only the map of nodes promises: entries stay where they are, the order of iteration is that
+//! of hashes, and what depends on `raw` and on names of types.
+
+use std::collections::HashSet as StdSet;
+use std::hash::RandomState;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use relativist::raw::{Entry, Hash, Link, Table};
+use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, raw, read};
+
+use crate::hashing::Hashing;
+use crate::reentrance::{assert_refused, within_a_minute};
+use crate::references::filled;
+use crate::rendezvous::{ROUNDS, assert_meet};
+use crate::scan::{self, IN_ORDER, RESIDENTS};
+use crate::tested::manual;
+use crate::tracked::{Tally, Tracked};
+
+/// Types that only return entries are covariant. (Doctests that must not compile show that maps and
+/// sets are invariant.)
+#[test]
+fn types_vary_as_they_should() {
+    fn iter<'a>(iter: Iter<'a, &'static str, &'static str>) -> Iter<'a, &'a str, &'a str> {
+        iter
+    }
+    fn keys<'a>(keys: Keys<'a, &'static str, &'static str>) -> Keys<'a, &'a str, &'a str> {
+        keys
+    }
+    fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    unwind_safe::<HashMap<u64, String>>();
+    unwind_safe::<HashSet<u64>>();
+    let map = HashMap::from([("c", "d")]);
+    let pinned = map.pin();
+    assert_eq!((iter(pinned.iter()).count(), keys(pinned.keys()).count()), (1, 1));
+}
+
+#[test]
+fn types_can_be_shared_and_shown() {
+    fn shared<T: Send + Sync>() {}
+    fn shown<T: std::fmt::Debug>() {}
+    shared::<HashMap<String, Vec<u8>>>();
+    shared::<raw::Table>();
+    shared::<Builder>();
+    shown::<HashMap<u64, String>>();
+    shown::<Pinned<'_, u64, String, RandomState>>();
+    shown::<Iter<'_, u64, String>>();
+    shown::<OccupiedError<'_, String>>();
+    shown::<Stats>();
+    shown::<Builder>();
+    let map = HashMap::from([(1, "one")]);
+    assert_eq!(format!("{map:?} {:?}", map.pin()), r#"{1: "one"} {1: "one"}"#);
+    assert!(HashMap::<u64, u64>::default().is_empty());
+}
+
+/// Objects are never moved: not by resizes, not by updates of others.
+#[test]
+fn stays_in_its_place() {
+    static TALLY: Tally = Tally::new();
+    let map = filled(&TALLY);
+    let places = || -> Vec<usize> { (0..100).map(|n| std::ptr::from_ref(map.pin().get(&n).unwrap()).addr()).collect() };
+    let before = places();
+    for buckets in [1024, 4, 64] {
+        map.resize_to(buckets).unwrap();
+        (100..200).for_each(|n| assert!(map.pin().insert(n, Tracked::new(n, &TALLY)).is_none()));
+        (100..200).for_each(|n| assert!(map.pin().remove(&n).is_some()));
+        assert_eq!(places(), before);
+    }
+}
+
+/// Entries of equal hash are never split over two calls.
+#[test]
+fn keeps_equal_hashes_together() {
+    let map = scan::map(Hashing(|n| n / 8), 0..RESIDENTS);
+    for n in [1, 3, 8, 9, 20] {
+        for piece in scan::scan(&map, n, || ()) {
+            let hashes: StdSet<u64> = piece.iter().map(|key| key / 8).collect();
+            let whole =
+                |hash: &u64| piece.iter().filter(|key| *key / 8 == *hash).count() as u64 == 8.min(RESIDENTS - hash * 8);
+            assert!(hashes.iter().all(whole), "{piece:?}");
+            assert!(piece.len() < n + 8, "no more than needed");
+        }
+    }
+}
+
+/// Cursors are places in the order of the mixed hashes; any number is valid.
+#[test]
+fn ends_with_the_largest_hash() {
+    let map = scan::map(IN_ORDER, [0, 7, u64::MAX - 1, u64::MAX]);
+    for buckets in [2, 1024] {
+        map.resize_to(buckets).unwrap();
+        assert_eq!(scan::scan(&map, 1, || ()), [[0], [7], [u64::MAX - 1], [u64::MAX]]);
+        let from = |cursor| {
+            let mut keys = Vec::new();
+            let next = map.scan(cursor, 9, &read(), |&key, _| keys.push(key));
+            assert_eq!(next, None);
+            keys
+        };
+        assert_eq!(from(7), [7, u64::MAX - 1, u64::MAX]);
+        assert_eq!(from(8), [u64::MAX - 1, u64::MAX]);
+        assert_eq!(from(u64::MAX), [u64::MAX]);
+    }
+}
+
+/// A value whose `clone` defers so many functions that the thread then checks which ones it can
+/// run.
+struct Deferring(Weak<HashMap<u64, Deferring>>);
+
+static RESIZED: AtomicU64 = AtomicU64::new(0);
+
+impl Clone for Deferring {
+    fn clone(&self) -> Self {
+        for _ in 0..2000 {
+            let map = self.0.clone();
+            relativist_rcu::defer(move || {
+                if let Some(map) = map.upgrade() {
+                    map.resize_to(4).unwrap();
+                    RESIZED.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        Self(self.0.clone())
+    }
+}
+
+/// Renaming holds the resizer's mutex, which a deferred function would wait for.
+#[test]
+fn nothing_deferred_runs_while_an_entry_is_renamed() {
+    within_a_minute(|| {
+        let map = Arc::new(manual::<u64, Deferring, _>(RandomState::new()));
+        map.pin().insert(0, Deferring(Arc::downgrade(&map)));
+        (0..10).for_each(|key| map.rename(&key, key + 1).unwrap());
+        relativist_rcu::barrier();
+        assert_eq!(RESIZED.load(Relaxed), 20_000);
+    });
+}
+
+unsafe fn leave_alone(_: NonNull<Link>) {}
+
+fn bare_table() -> Table {
+    Table::new(64, Resizing::Manual, leave_alone).unwrap()
+}
+
+/// The entries of several tables, dropped in whatever order, leave the thread free to update them
+/// all.
+#[test]
+fn updates_during_an_entry_panic() {
+    within_a_minute(|| {
+        let tables = [bare_table(), bare_table(), bare_table()];
+        let guard = read();
+        let entry = |n: usize| tables[n].entry(raw::Hash::new(7), |_| true, &guard);
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut entries = [0, 1, 2].map(|n| Some(entry(n)));
+            for n in order {
+                assert_refused(|| tables[n].entry(raw::Hash::new(8), |_| true, &guard));
+                assert!(matches!(entries[n].take(), Some(Entry::Vacant(_))));
+                drop(entry(n));
+            }
+        }
+    });
+}
+
+#[repr(C, align(128))]
+struct Object {
+    link: Link,
+    key: u64,
+}
+
+/// The same without allocating and hashing. So the lookup begins while a store without a barrier
+/// would still be in the processor's buffer.
+#[test]
+fn two_threads_that_link_and_look_find_each_other() {
+    let object = |key| Object { link: Link::new(Hash::new(key)), key };
+    let objects: Vec<Object> = (0..2 * ROUNDS).map(object).collect();
+    // Dropped before the objects that it leads to.
+    let table = Table::new(1 << 17, Resizing::Manual, |_| ()).unwrap();
+    assert_meet(|own, other| {
+        // SAFETY: all links of the table are in such objects, which live longer than the table.
+        let is_other = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.key == other;
+        let guard = read();
+        // SAFETY: in no table yet, and alive as long as this one is used.
+        unsafe { table.insert(NonNull::from(&objects[own as usize]).cast(), &guard) };
+        table.find(Hash::new(other), is_other, &guard).is_some()
+    });
+}

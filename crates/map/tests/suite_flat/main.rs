@@ -1,0 +1,45 @@
+//! What the flat map does: the modules of `suite` that test any map, and some of its own.
+//!
+//! T1 to T10 are the guarantees of `relativist::design`.
+
+use relativist_testing as _;
+
+#[path = "../suite/allocation.rs"]
+mod allocation;
+#[path = "../support/alongside.rs"]
+mod alongside;
+#[path = "../suite/atomic.rs"]
+mod atomic;
+#[path = "../suite/batch.rs"]
+mod batch;
+#[path = "../suite/cases.rs"]
+mod cases;
+#[path = "../suite/collections.rs"]
+mod collections;
+#[path = "../suite/drops.rs"]
+mod drops;
+#[path = "../support/hashing.rs"]
+mod hashing;
+#[path = "../support/history.rs"]
+mod history;
+#[path = "../suite/hostile.rs"]
+mod hostile;
+#[path = "../suite/linearizability.rs"]
+mod linearizability;
+#[path = "../suite/model.rs"]
+mod model;
+#[path = "../suite/panics.rs"]
+mod panics;
+#[path = "../support/random.rs"]
+mod random;
+#[path = "../suite/reentrance.rs"]
+mod reentrance;
+#[path = "../suite/references.rs"]
+mod references;
+#[path = "../suite/rendezvous.rs"]
+mod rendezvous;
+#[path = "../suite/scan.rs"]
+mod scan;
+mod tested;
+#[path = "../support/tracked.rs"]
+mod tracked;

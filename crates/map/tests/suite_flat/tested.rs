@@ -1,0 +1,41 @@
+//! The map that the modules test which both suites share. The suite of `HashMap` has a module of
+//! the same name.
+
+use relativist::{BuildError, Builder, Resizing};
+
+use crate::hashing::Hashing;
+use crate::hostile::{Liar, Map, Value};
+use crate::tracked::Tally;
+
+pub use relativist::FlatMap as HashMap;
+
+pub fn builder() -> Builder {
+    relativist::HashMap::<(), ()>::builder()
+}
+
+pub fn try_build<K, V, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, BuildError> {
+    builder.build_flat()
+}
+
+pub fn build<K, V, S>(builder: Builder<S>) -> HashMap<K, V, S> {
+    try_build(builder).unwrap()
+}
+
+/// Returns a map that is resized by hand.
+pub fn manual<K, V, S>(hasher: S) -> HashMap<K, V, S> {
+    build(builder().resizing(Resizing::Manual).hasher(hasher))
+}
+
+/// This map has no `get_each`.
+pub fn get_each(map: &HashMap<u64, u64, Hashing>, keys: &[u64]) -> Vec<Option<u64>> {
+    keys.iter().map(|key| map.get_copied(key)).collect()
+}
+
+/// The number of operations in `hostile` that not both maps have.
+pub const HOSTILE: u64 = 1;
+
+/// Does one of them.
+pub fn operate(map: &Map, _: u64, n: u64, tally: &'static Tally) {
+    let keys = (n..n + 40).step_by(2);
+    map.pin().insert_many(keys.map(|n| (Liar::new(n, tally), Value::new(n, tally))));
+}

@@ -17,7 +17,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
 use relativist_rcu::unwind::contain;
-use relativist_rcu::{Guard, clock, read, wait_for_readers};
+use relativist_rcu::{Guard, clock, read, wait_for_readers, without_reclaiming};
 
 use super::array::{Array, for_each_live};
 use super::bucket::{lock, unlock};
@@ -195,22 +195,28 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     pub(crate) fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
         reentrancy::enter(self);
         reentrancy::leave(self);
+        // No thread waits for readers, or runs deferred functions, while it holds the mutex:
+        // functions may resize the table, too.
+        while !without_reclaiming(|| self.resize_if_settled(bits))? {
+            wait_for_readers();
+        }
+        Ok(())
+    }
+
+    /// Resizes to 2^`bits` buckets. Returns false if readers have to leave before it can shrink.
+    fn resize_if_settled(&self, bits: u32) -> Result<bool, AllocError> {
+        let _resizer = self.resizer.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // No thread waits for readers while it holds the mutex.
-            let resizer = self.resizer.lock().unwrap_or_else(PoisonError::into_inner);
             self.finish_resize();
             let guard = read();
             let present = self.array(&guard).bits();
             if present == bits {
-                return Ok(());
+                return Ok(true);
             }
-            if bits > present || self.has_settled() {
-                self.begin(bits.max(present.saturating_sub(MAX_SHRINK)), &guard)?;
-                continue;
+            if bits < present && !self.has_settled() {
+                return Ok(false);
             }
-            drop(guard);
-            drop(resizer);
-            wait_for_readers();
+            self.begin(bits.max(present.saturating_sub(MAX_SHRINK)), &guard)?;
         }
     }
 }

@@ -228,9 +228,183 @@
 //! }
 //! ```
 //!
+//! # Each type of the flat map
+//!
+//! Keys of a map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::FlatMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatMap<Any, u32>) -> FlatMap<Static, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::FlatMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatMap<Any, u32>) -> FlatMap<Any, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! Values of a map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::FlatMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatMap<u32, Any>) -> FlatMap<u32, Static> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::FlatMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatMap<u32, Any>) -> FlatMap<u32, Any> {
+//!     it
+//! }
+//! ```
+//!
+//! A set:
+//!
+//! ```compile_fail,E0308
+//! use relativist::FlatSet;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatSet<Any>) -> FlatSet<Static> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::FlatSet;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: FlatSet<Any>) -> FlatSet<Any> {
+//!     it
+//! }
+//! ```
+//!
+//! A pinned map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! Keys of a pinned map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, Any, u32, RandomState>) -> Pinned<'x, Static, u32, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, Any, u32, RandomState>) -> Pinned<'x, Any, u32, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A pinned set:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::PinnedSet;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: PinnedSet<'x, Any, RandomState>) -> PinnedSet<'x, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::PinnedSet;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: PinnedSet<'x, Any, RandomState>) -> PinnedSet<'x, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A selective removal, which has the map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Static, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! An iterator, which has the table:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::Iter;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Iter<'x, u32, Any, RandomState>) -> Iter<'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::Iter;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Iter<'x, u32, Any, RandomState>) -> Iter<'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! (`flat::Drain` has bounds that these types do not meet. It has a selective removal.)
+//!
 //! # Types that only return references
 //!
-//! Iterators are covariant, as `std`'s are:
+//! Iterators of `HashMap` are covariant, as `std`'s are:
 //!
 //! ```
 //! use relativist::{Iter, Keys, Values};

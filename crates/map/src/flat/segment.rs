@@ -3,6 +3,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::MaybeUninit;
+use std::panic::RefUnwindSafe;
 use std::ptr::{NonNull, null_mut};
 
 use relativist_rcu::defer_raw;
@@ -43,6 +44,10 @@ pub(super) struct Segment<K, V> {
     next: AtomicPtr<Self>,
     slots: [UnsafeCell<EntryBits<K, V>>; Word::SLOTS],
 }
+
+/// A slot is written only while no thread has a reference to it. So what a panic leaves in an entry
+/// is up to the types of keys and values.
+impl<K: RefUnwindSafe, V: RefUnwindSafe> RefUnwindSafe for Segment<K, V> {}
 
 /// The place of an entry: a slot of a segment.
 pub(super) struct Place<'g, K, V> {

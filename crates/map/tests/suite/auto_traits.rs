@@ -8,9 +8,9 @@ use std::hash::RandomState;
 
 use relativist::raw::{self, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 use relativist::{
-    AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, HashMap,
-    HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError, RenameError,
-    Resizing, Stats, Values,
+    AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap,
+    FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError,
+    RenameError, Resizing, Stats, Values, flat,
 };
 
 use crate::traits::{OnlySend, OnlySync};
@@ -37,6 +37,22 @@ auto_traits! {
     HashSet<u64, OnlySync> => - + + +,
     HashSet<Cell<u64>> => - - + -,
 
+    FlatMap<u64, u64> => + + + +,
+    FlatMap<OnlySend, u64> => - - + +,
+    FlatMap<OnlySync, u64> => - - + +,
+    FlatMap<u64, OnlySend> => - - + +,
+    FlatMap<u64, OnlySync> => - - + +,
+    FlatMap<u64, u64, OnlySend> => + - + +,
+    FlatMap<u64, u64, OnlySync> => - + + +,
+    FlatMap<u64, Cell<u64>> => - - + -,
+    FlatMap<u64, Exclusive> => + + - +,
+    FlatSet<u64> => + + + +,
+    FlatSet<OnlySend> => - - + +,
+    FlatSet<OnlySync> => - - + +,
+    FlatSet<u64, OnlySend> => + - + +,
+    FlatSet<u64, OnlySync> => - + + +,
+    FlatSet<Cell<u64>> => - - + -,
+
     // They have a guard, or borrow one, and stay on its thread.
     Pinned<'static, u64, u64, RandomState> => - - + +,
     PinnedSet<'static, u64, RandomState> => - - + +,
@@ -49,16 +65,35 @@ auto_traits! {
     Pinned<'static, u64, Cell<u64>, RandomState> => - - - -,
     Iter<'static, u64, Cell<u64>> => - - - -,
 
+    flat::Pinned<'static, u64, u64, RandomState> => - - + +,
+    flat::PinnedSet<'static, u64, RandomState> => - - + +,
+    flat::Iter<'static, u64, u64, RandomState> => - - + +,
+    flat::Drain<'static, u64, u64, RandomState> => - - + +,
+    flat::ExtractIf<'static, u64, u64, RandomState, fn(&u64, &u64) -> bool> => - - + +,
+    flat::Pinned<'static, u64, Cell<u64>, RandomState> => - - - -,
+    flat::Iter<'static, u64, Cell<u64>, RandomState> => - - - -,
+
     // Threads that iterate in parallel have guards of their own.
     ParIter<'static, u64, u64> => + + + +,
     ParIter<'static, u64, OnlySend> => - - + +,
     ParIter<'static, u64, OnlySync> => + + + +,
+
+    flat::ParIter<'static, u64, u64, RandomState> => + + + +,
+    flat::ParIter<'static, u64, OnlySend, RandomState> => - - + +,
+    flat::ParIter<'static, u64, OnlySync, RandomState> => - - + +,
+    flat::ParIter<'static, u64, u64, OnlySend> => - - + +,
+    flat::ParIter<'static, u64, u64, OnlySync> => + + + +,
 
     // Owns the map.
     IntoIter<u64, u64, RandomState> => + + + +,
     IntoIter<u64, OnlySend, RandomState> => - - + +,
     IntoIter<u64, OnlySync, RandomState> => - - + +,
     IntoIter<u64, u64, OnlySend> => + - + +,
+
+    flat::IntoIter<u64, u64, RandomState> => + + + +,
+    flat::IntoIter<u64, OnlySend, RandomState> => - - + +,
+    flat::IntoIter<u64, OnlySync, RandomState> => - - + +,
+    flat::IntoIter<u64, u64, OnlySend> => + - + +,
 
     // References and values, nothing else.
     Change<'static, u64> => + + + +,

@@ -52,6 +52,22 @@
 //! [`HashSet`] is the set, and [`PinnedSet`] its handle. The folder `examples` has a short program
 //! for each of these tasks.
 //!
+//! # Two maps
+//!
+//! [`HashMap`] stores each entry in a node of its own. [`FlatMap`] stores entries inside its
+//! buckets, and has the same methods, except for [`rename`](HashMap::rename),
+//! [`cached`](Pinned::cached) and [`get_each`](HashMap::get_each).
+//!
+//! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
+//!   caches, or that are often updated, filled, iterated over or cleared. A hit takes one cache
+//!   miss instead of two, and an update allocates no node.
+//! * Take `HashMap` for large entries; for types that are not [`Relocatable`], such as atomics and
+//!   mutexes that are not behind a pointer; if `Hash` of keys is slow or may panic, because
+//!   `FlatMap` calls it whenever it grows; if entries must keep their addresses; or to rename keys.
+//!
+//! [`FlatSet`] is its set. The module [`flat`] compares the two maps in full. What this page says
+//! about consistency and progress holds for both, with the differences that are listed there.
+//!
 //! **In async tasks.** Operations do not wait for I/O or for readers, so tasks may call them
 //! directly. Handles and guards are not `Send`: a task that may move to another thread cannot hold
 //! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Keep copies, or
@@ -112,6 +128,8 @@
 //!
 //! # Performance
 //!
+//! This is about [`HashMap`]; see [`FlatMap`] for the costs of the other one.
+//!
 //! * A lookup takes a cache miss for the bucket and one for the entry. At half an entry per bucket,
 //!   31 of 32 misses are answered by the bucket alone.
 //! * An update takes a lookup, a short lock, and an allocation or a deferred free.
@@ -126,7 +144,8 @@
 //!
 //! * One thread owns the map: use `hashbrown` or `std`, which do not allocate each entry
 //!   separately.
-//! * The map is mostly filled, iterated over or cleared: use `dashmap` or `scc`.
+//! * The map is mostly filled, iterated over or cleared: use `dashmap` or `scc`, or try
+//!   [`FlatMap`].
 //! * Keys or values are not `Send + Sync + 'static`, which updates need: use `dashmap` or `papaya`.
 //! * Readers block inside a read section.
 //! * The target is not 64-bit, or has user addresses above 2^48.

@@ -9,6 +9,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    choosing_a_map: "docs/src/choosing-a-map.md",
     from_other_maps: "docs/src/from-other-maps.md",
     resizing: "docs/src/resizing.md",
     tune: "docs/src/tune.md",

@@ -108,7 +108,7 @@ use relativist_testing as _;
 struct Readme;
 
 mod barrier;
-/// Not part of the interface: shared with the other crates.
+// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
 pub mod clock;
 pub mod contention;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use relativist::{HashMap, HashSet};
 use serde::Deserialize;
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde_test::{Token, assert_tokens};
 
 use crate::alongside::alongside;
+use crate::tested::{HashMap, HashSet};
 
 /// The number of entries is known beforehand, which formats that are not self-describing need.
 #[test]
@@ -64,10 +64,12 @@ impl Iterator for Liar {
 #[test]
 fn believe_no_size() {
     let map = HashMap::<u64, u64>::deserialize(MapDeserializer::<_, Error>::new(Liar)).unwrap();
-    assert_eq!((map.len(), map.buckets()), (0, 8192));
+    assert_eq!(map.len(), 0);
+    assert!(map.buckets() <= 8192);
     let keys = Liar.map(|(key, _)| key);
     let set = HashSet::<u64>::deserialize(SeqDeserializer::<_, Error>::new(keys)).unwrap();
-    assert_eq!((set.len(), set.as_map().buckets()), (0, 8192));
+    assert_eq!(set.len(), 0);
+    assert!(set.as_map().buckets() <= 8192);
 }
 
 #[test]

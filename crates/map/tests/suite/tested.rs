@@ -7,7 +7,7 @@ use crate::hashing::Hashing;
 use crate::hostile::{Anything, Liar, Map, Value};
 use crate::tracked::Tally;
 
-pub use relativist::HashMap;
+pub use relativist::{HashMap, HashSet, PinnedSet};
 
 pub fn builder() -> Builder {
     HashMap::<(), ()>::builder()
@@ -19,6 +19,10 @@ pub fn try_build<K, V, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, Build
 
 pub fn build<K, V, S>(builder: Builder<S>) -> HashMap<K, V, S> {
     try_build(builder).unwrap()
+}
+
+pub fn build_set<T, S>(builder: Builder<S>) -> HashSet<T, S> {
+    builder.build_set().unwrap()
 }
 
 /// Returns a map that is resized by hand.

@@ -30,6 +30,8 @@ mod linearizability;
 mod model;
 #[path = "../suite/panics.rs"]
 mod panics;
+#[path = "../suite/parallel.rs"]
+mod parallel;
 #[path = "../support/random.rs"]
 mod random;
 #[path = "../suite/reentrance.rs"]
@@ -40,6 +42,10 @@ mod references;
 mod rendezvous;
 #[path = "../suite/scan.rs"]
 mod scan;
+#[path = "../suite/serialized.rs"]
+mod serialized;
+#[path = "../suite/sets.rs"]
+mod sets;
 mod tested;
 #[path = "../support/tracked.rs"]
 mod tracked;

@@ -7,7 +7,8 @@ use crate::hashing::Hashing;
 use crate::hostile::{Liar, Map, Value};
 use crate::tracked::Tally;
 
-pub use relativist::FlatMap as HashMap;
+pub use relativist::flat::PinnedSet;
+pub use relativist::{FlatMap as HashMap, FlatSet as HashSet};
 
 pub fn builder() -> Builder {
     relativist::HashMap::<(), ()>::builder()
@@ -19,6 +20,10 @@ pub fn try_build<K, V, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, Build
 
 pub fn build<K, V, S>(builder: Builder<S>) -> HashMap<K, V, S> {
     try_build(builder).unwrap()
+}
+
+pub fn build_set<T, S>(builder: Builder<S>) -> HashSet<T, S> {
+    builder.build_flat_set().unwrap()
 }
 
 /// Returns a map that is resized by hand.

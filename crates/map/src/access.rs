@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_rcu::Guard;
+use relativist_rcu::{Guard, read};
 
 use crate::map::HashMap;
 use crate::node::Node;
@@ -77,6 +77,45 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     #[inline]
     pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
         self.find(key, guard).is_some()
+    }
+
+    /// Returns a copy of the value of a key. Takes no guard, and enters a read section of its own.
+    /// Wait-free.
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([("one", 1)]);
+    /// assert_eq!(map.get_copied("one"), Some(1));
+    /// assert!(map.contains("one"));
+    /// ```
+    #[inline]
+    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.get(key, &read()).copied()
+    }
+
+    /// Returns a clone of the value of a key. Takes no guard. Wait-free, apart from `clone`, which
+    /// runs inside the read section.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// let map = relativist::HashMap::from([("one", Arc::new(1))]);
+    /// assert_eq!(map.get_cloned("one").as_deref(), Some(&1));
+    /// ```
+    #[inline]
+    pub fn get_cloned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.get(key, &read()).cloned()
+    }
+
+    /// Like [`HashMap::contains_key`], but takes no guard.
+    #[inline]
+    pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.contains_key(key, &read())
     }
 
     #[inline(always)]

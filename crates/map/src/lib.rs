@@ -33,6 +33,7 @@
 //! | task | methods |
 //! |---|---|
 //! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by any type that is [`Equivalent`] to the key |
+//! | look up without a guard | [`get_copied`](HashMap::get_copied), [`get_cloned`](HashMap::get_cloned), [`contains`](HashMap::contains) |
 //! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which returns an error if memory is exhausted |

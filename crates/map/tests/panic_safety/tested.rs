@@ -26,6 +26,14 @@ pub fn build_set(builder: Builder<Ticking>) -> Set {
 
 pub const MAP: &[Operation<Map>] = &[
     ("HashMap::get_each", Step, |map| map.pin().get_each([&Name(2), &Name(4)].map(ticked), |_, _| tick())),
+    ("HashMap::get_copied", Step, |_| {
+        let numbers: HashMap<u64, u64, Ticking> = HashMap::default();
+        numbers.pin().insert(1, 2);
+        assert_eq!(numbers.get_copied(&1), Some(2));
+    }),
+    ("HashMap::get_cloned", Step, |map| _ = map.get_cloned(&Name(2))),
+    ("HashMap::get_cloned, absent", Step, |map| _ = map.get_cloned(&Name(4))),
+    ("HashMap::contains", Step, |map| _ = map.contains(&key(2))),
     ("HashMap::cached", Step, |map| {
         let pinned = map.pin();
         let mut cached = pinned.cached();

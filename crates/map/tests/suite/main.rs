@@ -29,6 +29,7 @@ mod linearizability;
 mod model;
 mod multimap;
 mod nodes;
+mod own_sections;
 mod panics;
 mod parallel;
 #[path = "../support/random.rs"]

@@ -11,317 +11,37 @@ mod alongside;
 mod hashing;
 #[path = "support/random.rs"]
 mod random;
+#[path = "support/stress.rs"]
+mod stress;
 #[path = "support/tracked.rs"]
 mod tracked;
 
-use std::cell::Cell;
-use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
-use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
 
-use relativist::{HashMap, Resizing};
+use relativist::Resizing;
 
-use alongside::alongside;
-use hashing::{Hashing, IDENTITY, MIXED};
+use hashing::Hashing;
 use random::Random;
-use tracked::{Tally, Tracked};
+use stress::{ALL, rounds};
 
-type Map = HashMap<u64, Tracked, Hashing>;
+/// What the map of nodes is to the tests of `stress`.
+mod tested {
+    pub use relativist::HashMap;
+    use relativist::{Resizing, Stats};
 
-/// Keys below this are always in the map, with the same value.
-const STABLE: u64 = 500;
-/// Keys from `STABLE` to here are always in the map, too, but their values are replaced.
-const RESIDENT: u64 = 1000;
-/// Keys from `RESIDENT` to here come and go.
-const ALL: u64 = 3000;
+    use crate::hashing::Hashing;
 
-/// Rounds of a thread: until the time is up, but at least a few.
-fn rounds() -> impl Iterator<Item = u64> {
-    let seconds = std::env::var("RELATIVIST_STRESS_SECONDS").map_or(1.5, |seconds| seconds.parse().unwrap());
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
-    (0..).take_while(move |&round| round < 20 || Instant::now() < end)
-}
+    /// The number of entries per bucket at which it grows.
+    pub const MAX_LOAD: u64 = 1;
 
-fn map_with_residents(resizing: Resizing, hashing: Hashing, residents: u64, tally: &'static Tally) -> Map {
-    let map = HashMap::<u64, Tracked>::builder().resizing(resizing).hasher(hashing).build().unwrap();
-    insert_all(&map, 0..residents, tally);
-    map
-}
-
-fn insert_all(map: &Map, keys: Range<u64>, tally: &'static Tally) {
-    for key in keys {
-        map.pin().insert(key, Tracked::new(key, tally));
+    pub fn build<K, V>(resizing: Resizing, hashing: Hashing) -> HashMap<K, V, Hashing> {
+        HashMap::<K, V>::builder().resizing(resizing).hasher(hashing).build().unwrap()
     }
-}
 
-fn remove_all(map: &Map, keys: Range<u64>) {
-    for key in keys {
-        map.pin().remove(&key).expect("no other thread removes it").assert_of(key);
+    pub fn assert_waits(stats: &Stats) {
+        assert_eq!(stats.grace_periods, stats.grows, "T5: one wait for each growth by hand, none for shrinking");
     }
-}
-
-/// Resizes by random powers of two, up and down.
-fn keep_resizing(map: &Map, bits: Range<u64>) {
-    let mut random = Random::new(1);
-    for _ in rounds() {
-        let bits = bits.start + random.below(bits.end - bits.start);
-        map.resize_to(1 << bits).unwrap();
-        assert_eq!(map.buckets(), 1 << bits);
-    }
-}
-
-/// Replaces, inserts and removes at random, and returns by how much the number of entries has
-/// changed.
-fn churn(map: &Map, tally: &'static Tally, seed: u64) -> i64 {
-    let mut random = Random::new(seed);
-    let mut change = 0;
-    for _ in rounds() {
-        let pinned = map.pin();
-        let key = RESIDENT + random.below(ALL - RESIDENT);
-        match random.below(5) {
-            0 => {
-                let key = STABLE + random.below(RESIDENT - STABLE);
-                pinned.insert(key, Tracked::new(key, tally)).expect("a resident").assert_of(key);
-            }
-            1 => match pinned.insert(key, Tracked::new(key, tally)) {
-                Some(old) => old.assert_of(key),
-                None => change += 1,
-            },
-            2 => match pinned.try_insert(key, Tracked::new(key, tally)) {
-                Ok(inserted) => {
-                    inserted.assert_of(key);
-                    change += 1;
-                }
-                Err(error) => error.current.assert_of(key),
-            },
-            _ => {
-                if let Some(removed) = pinned.remove(&key) {
-                    removed.assert_of(key);
-                    change -= 1;
-                }
-            }
-        }
-    }
-    change
-}
-
-/// Looks up residents, which have to be there, and other keys, whose values have to be right if
-/// they are.
-fn look_up(map: &Map, residents: u64, seed: u64) {
-    let mut random = Random::new(seed);
-    for _ in rounds() {
-        let pinned = map.pin();
-        let first = random.below(residents);
-        let found = pinned.get(&first).unwrap_or_else(|| panic!("T1: {first} was missed"));
-        for _ in 0..16 {
-            let key = random.below(residents);
-            pinned.get(&key).unwrap_or_else(|| panic!("T1: {key} was missed")).assert_of(key);
-            let key = residents + random.below(ALL);
-            if let Some(value) = pinned.get(&key) {
-                value.assert_of(key);
-            }
-        }
-        found.assert_of(first); // T8
-    }
-}
-
-/// Checks the contents of the map when all threads are done, drops it, and checks that all values
-/// are dropped.
-fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
-    assert_eq!(map.len() as u64, entries);
-    assert_eq!(map.stats().entries as u64, entries);
-    let pinned = map.pin();
-    assert_eq!(pinned.iter().inspect(|&(&key, value)| value.assert_of(key)).count() as u64, entries);
-    (0..residents).for_each(|key| pinned.get(&key).unwrap().assert_of(key));
-    drop(pinned);
-    drop(map);
-    tally.assert_live(0);
-}
-
-/// Checks T1, T5, T8, and an exact count.
-fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
-    let map = map_with_residents(Resizing::Manual, hashing, RESIDENT, tally);
-    let change: i64 = thread::scope(|scope| {
-        scope.spawn(|| keep_resizing(&map, 1..13));
-        (0..2).for_each(|seed| {
-            drop(scope.spawn({
-                let map = &map;
-                move || look_up(map, RESIDENT, seed)
-            }))
-        });
-        let churners = [3, 4].map(|seed| {
-            scope.spawn({
-                let (map, tally) = (&map, tally);
-                move || churn(map, tally, seed)
-            })
-        });
-        churners.map(|churner| churner.join().unwrap()).iter().sum()
-    });
-    let stats = map.stats();
-    assert!(stats.grows > 0 && stats.shrinks > 0);
-    assert_eq!(stats.grace_periods, stats.grows, "T5: one wait for each growth by hand, none for shrinking");
-    check_and_drop(map, RESIDENT.checked_add_signed(change).unwrap(), RESIDENT, tally);
-}
-
-#[test]
-fn residents_are_found_while_the_table_is_resized() {
-    static TALLY: Tally = Tally::new();
-    residents_are_found(MIXED, &TALLY);
-}
-
-#[test]
-fn residents_are_found_in_long_chains_while_the_table_is_resized() {
-    // Each hash is that of eight keys.
-    static TALLY: Tally = Tally::new();
-    residents_are_found(Hashing(|n| n / 8), &TALLY);
-}
-
-/// Checks T7.
-fn iteration_sees_residents_once(bits: Range<u64>, tally: &'static Tally) {
-    let map = map_with_residents(Resizing::Manual, MIXED, RESIDENT, tally);
-    let change = thread::scope(|scope| {
-        scope.spawn(|| keep_resizing(&map, bits));
-        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
-        scope.spawn(|| rounds().for_each(|_| iterate(&map)));
-        scope.spawn(|| churn(&map, tally, 6)).join().unwrap()
-    });
-    check_and_drop(map, RESIDENT.checked_add_signed(change).unwrap(), RESIDENT, tally);
-}
-
-#[test]
-fn iteration_sees_residents_exactly_once() {
-    static TALLY: Tally = Tally::new();
-    iteration_sees_residents_once(1..13, &TALLY);
-}
-
-/// At most every eighth bucket has an entry, so iterations skip the empty ones.
-#[test]
-fn iteration_of_a_sparse_table_sees_residents_exactly_once() {
-    static TALLY: Tally = Tally::new();
-    iteration_sees_residents_once(15..18, &TALLY);
-}
-
-fn iterate(map: &Map) {
-    let mut seen = HashSet::new();
-    let mut stable = vec![0; STABLE as usize];
-    for (n, (&key, value)) in map.pin().iter().enumerate() {
-        value.assert_of(key);
-        assert!(seen.insert(value.id()), "T7: a value of {key} was seen twice");
-        if let Some(times) = stable.get_mut(key as usize) {
-            *times += 1;
-        }
-        // Gives the others time to get ahead.
-        if n % 64 == 0 {
-            thread::yield_now();
-        }
-    }
-    assert!(stable.iter().all(|&times| times == 1), "T7: not seen exactly once: {stable:?}");
-}
-
-/// T1, with the background thread resizing.
-#[test]
-fn an_automatic_map_follows_the_number_of_entries() {
-    const RESIDENTS: u64 = 100;
-    static TALLY: Tally = Tally::new();
-    let map = map_with_residents(Resizing::Automatic, MIXED, RESIDENTS, &TALLY);
-    let grow_and_shrink = || {
-        for _ in rounds().step_by(20) {
-            insert_all(&map, RESIDENTS..ALL, &TALLY);
-            eventually(|| map.buckets() as u64 > ALL, "the map has grown");
-            remove_all(&map, RESIDENTS..ALL);
-            eventually(|| map.buckets() as u64 <= RESIDENTS * 16, "the map has shrunk");
-        }
-    };
-    alongside(|| look_up_all(&map, RESIDENTS), grow_and_shrink);
-    let stats = map.stats();
-    assert!(stats.grows > 0 && stats.shrinks > 0);
-    check_and_drop(map, RESIDENTS, RESIDENTS, &TALLY);
-}
-
-fn look_up_all(map: &Map, residents: u64) {
-    let pinned = map.pin();
-    for key in 0..residents {
-        pinned.get(&key).unwrap_or_else(|| panic!("T1: {key} was missed")).assert_of(key);
-    }
-}
-
-/// Waits, for at most a minute.
-#[track_caller]
-fn eventually(condition: impl Fn() -> bool, what: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < end, "not after a minute: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// A key whose comparison takes long, and detects a comparison of another insertion at the same
-/// time. Insertions compare under the lock of the bucket.
-struct Slow(u64);
-
-thread_local! {
-    /// Whether this thread is inserting.
-    static INSERTS: Cell<bool> = const { Cell::new(false) };
-}
-
-static COMPARING: AtomicU64 = AtomicU64::new(0);
-static COLLISIONS: AtomicU64 = AtomicU64::new(0);
-
-impl PartialEq for Slow {
-    fn eq(&self, other: &Self) -> bool {
-        if INSERTS.get() {
-            COLLISIONS.fetch_add(COMPARING.fetch_add(1, Relaxed), Relaxed);
-            thread::yield_now();
-            COMPARING.fetch_sub(1, Relaxed);
-        }
-        self.0 == other.0
-    }
-}
-
-impl Eq for Slow {}
-
-impl Hash for Slow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0);
-    }
-}
-
-/// T3, T4: updates of a bucket exclude each other, waiting threads sleep and are woken, and no
-/// update is lost, also during resizes.
-#[test]
-fn updates_of_one_bucket_take_turns() {
-    let map: HashMap<Slow, u64, _> =
-        HashMap::<Slow, u64>::builder().resizing(Resizing::Manual).hasher(IDENTITY).build().unwrap();
-    let change = AtomicI64::new(0);
-    thread::scope(|scope| {
-        for thread in 0..8 {
-            let (map, change) = (&map, &change);
-            scope.spawn(move || {
-                for round in rounds() {
-                    INSERTS.set(round % 3 > 0);
-                    let by = match round % 3 {
-                        1 | 2 => i64::from(map.pin().insert(Slow(7), thread << 32 | round).is_none()),
-                        _ => -i64::from(map.pin().remove(&Slow(7)).is_some()),
-                    };
-                    change.fetch_add(by, Relaxed);
-                }
-            });
-        }
-        scope.spawn(|| {
-            for round in rounds() {
-                map.resize_to(1 << (1 + round * 3 % 7)).unwrap();
-                thread::sleep(Duration::from_micros(round % 4 * 100));
-            }
-        });
-    });
-    assert_eq!(COLLISIONS.load(Relaxed), 0, "two updates held the bucket at a time");
-    let change = change.load(Relaxed);
-    assert_eq!(map.len() as i64, change);
-    assert_eq!(i64::from(map.pin().contains_key(&Slow(7))), change);
-    assert_eq!(map.stats().entries as i64, change, "the key is in the table more than once, or lost");
 }
 
 /// T1, T10: keys that two threads rename back and forth, while the table is resized, and others are
@@ -332,8 +52,7 @@ fn updates_of_one_bucket_take_turns() {
 #[test]
 fn renamed_entries_have_one_name() {
     const RENAMED: u64 = 64;
-    let map: HashMap<u64, u64, Hashing> =
-        HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(Hashing(|n| n % 50)).build().unwrap();
+    let map = tested::build(Resizing::Manual, Hashing(|n| n % 50));
     (&map).extend((0..RENAMED).map(|key| (key, key)));
     let other_name = |key: u64| key + ALL;
     let renames = AtomicU64::new(0);

@@ -1,0 +1,36 @@
+//! Threads that do everything at once with a flat map, under continuous resizing. Also run under the
+//! sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
+//!
+//! T1 to T10 are the guarantees of `relativist::design`.
+
+use relativist_testing as _;
+
+#[path = "support/alongside.rs"]
+mod alongside;
+#[path = "support/hashing.rs"]
+mod hashing;
+#[path = "support/random.rs"]
+mod random;
+#[path = "support/stress.rs"]
+mod stress;
+#[path = "support/tracked.rs"]
+mod tracked;
+
+/// What the flat map is to the tests of `stress`.
+mod tested {
+    pub use relativist::FlatMap as HashMap;
+    use relativist::{Resizing, Stats};
+
+    use crate::hashing::Hashing;
+
+    /// The number of entries per bucket at which it grows.
+    pub const MAX_LOAD: u64 = 3;
+
+    pub fn build<K, V>(resizing: Resizing, hashing: Hashing) -> HashMap<K, V, Hashing> {
+        relativist::HashMap::<K, V>::builder().resizing(resizing).hasher(hashing).build_flat().unwrap()
+    }
+
+    pub fn assert_waits(stats: &Stats) {
+        assert_eq!(stats.grace_periods, 0, "no chains are cut");
+    }
+}

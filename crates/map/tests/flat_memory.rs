@@ -1,0 +1,196 @@
+//! How much memory a flat map takes while a reader stays in its section, and after that. A program
+//! of its own, because it replaces the global allocator, and because sections delay what other
+//! tests have deferred.
+#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+
+use relativist_testing as _;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use relativist::{FlatMap, HashMap, Resizing, read};
+use relativist_rcu::barrier;
+
+/// The bytes of a segment of a map with entries of 16 bytes.
+const SEGMENT: usize = 64;
+
+/// Arrays are mapped from this size on, and then not counted here.
+const MAX_COUNTED: usize = 2 << 20;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+// SAFETY: the system's allocator does it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Relaxed);
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: guaranteed by the caller.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tests take turns: they count the memory of the process, and their sections delay each other.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn take_turn() -> MutexGuard<'static, ()> {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    barrier();
+    turn
+}
+
+/// Returns the bytes that are allocated, without those that were at the time of `before`.
+fn since(before: usize) -> usize {
+    ALLOCATED.load(Relaxed).saturating_sub(before)
+}
+
+/// Polls for at most a minute.
+fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Waits until `bytes` and no more are allocated.
+#[track_caller]
+fn assert_shrinks_to(bytes: usize, before: usize) {
+    let is_small = comes_true(|| {
+        barrier();
+        since(before) <= bytes
+    });
+    assert!(is_small, "{} bytes instead of {bytes}", since(before));
+}
+
+/// The loop that users of other maps write: one handle for all insertions, in several threads. The
+/// map grows, and replaced arrays take less than the present one all together.
+#[test]
+fn a_map_grows_under_the_handle_that_fills_it() {
+    const ENTRIES: u64 = 1 << 18;
+    let _turn = take_turn();
+    let map = FlatMap::new();
+    let pinned = map.pin();
+    let before = ALLOCATED.load(Relaxed);
+    let grown = |entries: u64| {
+        assert!(map.buckets() as u64 >= entries / 4, "{} buckets for {entries} entries", map.buckets());
+    };
+    for n in 0..ENTRIES / 2 {
+        pinned.insert(n, n);
+        if n.is_power_of_two() && n >= 64 {
+            grown(n);
+            let array = map.buckets() * SEGMENT;
+            // The present array, the next one, those that were replaced, and later segments.
+            assert!(array >= MAX_COUNTED || since(before) < array * 5 + 4096, "{} bytes at {n}", since(before));
+        }
+    }
+    thread::scope(|scope| {
+        for half in 0..2 {
+            let map = &map;
+            scope.spawn(move || {
+                let pinned = map.pin();
+                (ENTRIES / 2..ENTRIES).filter(|n| n % 2 == half).for_each(|n| _ = pinned.insert(n, n));
+            });
+        }
+    });
+    grown(ENTRIES);
+    assert!((0..ENTRIES).all(|n| pinned.get(&n) == Some(&n)));
+    assert_eq!((map.len() as u64, pinned.iter().count() as u64), (ENTRIES, ENTRIES));
+    drop(pinned);
+    drop(map);
+    assert_shrinks_to(64 << 10, before);
+}
+
+/// Slots cannot be used again under the handle. So buckets get more segments, and lose them later.
+fn churn<V: relativist::flat::Relocatable + PartialEq + std::fmt::Debug>(value: fn(u64) -> V, bytes: usize) {
+    const KEYS: u64 = 200;
+    let map = HashMap::<(), ()>::builder().capacity(KEYS as usize).resizing(Resizing::Manual).build_flat().unwrap();
+    (0..KEYS).for_each(|n| _ = map.pin().insert(n, value(n)));
+    barrier();
+    let before = ALLOCATED.load(Relaxed);
+    let pinned = map.pin();
+    for round in 0..200 {
+        for n in 0..KEYS {
+            assert_eq!(pinned.remove(&n), Some(&value(n)));
+            assert_eq!(pinned.insert(n, value(n)), None);
+            assert_eq!(pinned.insert(n, value(n)), Some(&value(n)));
+        }
+        assert_eq!((pinned.iter().count() as u64, map.stats().entries as u64), (KEYS, KEYS), "round {round}");
+    }
+    drop(pinned);
+    assert_shrinks_to(bytes, before);
+    // Nor does memory grow with the number of such phases.
+    for _ in 0..50 {
+        let pinned = map.pin();
+        for n in 0..KEYS {
+            pinned.remove(&n);
+            pinned.insert(n, value(n));
+        }
+    }
+    assert_shrinks_to(bytes, before);
+    drop(map);
+}
+
+/// Two later segments for each of 128 buckets, and the queue of deferred functions.
+const AFTER_CHURN: usize = 128 * 2 * SEGMENT + (32 << 10);
+
+#[test]
+fn churn_under_a_handle_leaves_little() {
+    let _turn = take_turn();
+    churn(|n| n, AFTER_CHURN);
+}
+
+#[test]
+fn churn_of_values_to_drop_under_a_handle_leaves_little() {
+    let _turn = take_turn();
+    // Segments are larger, and the values take memory.
+    churn(|n| vec![n; 4], AFTER_CHURN * 2);
+}
+
+/// A map that grows and shrinks in turn while a reader stays keeps a few arrays only: it does not
+/// shrink as long as the reader stays.
+#[test]
+fn a_reader_that_stays_keeps_few_arrays() {
+    const ENTRIES: u64 = 20_000;
+    let _turn = take_turn();
+    let before = ALLOCATED.load(Relaxed);
+    let map: FlatMap<u64, u64> = FlatMap::new();
+    let guard = read();
+    thread::scope(|scope| {
+        let work = || {
+            for _ in 0..20 {
+                (0..ENTRIES).for_each(|n| _ = map.pin().insert(n, n));
+                (0..ENTRIES).for_each(|n| _ = map.pin().remove(&n));
+                thread::sleep(Duration::from_millis(2));
+            }
+        };
+        scope.spawn(work).join().unwrap();
+    });
+    // Later segments of vacated slots are replaced, too, up to the bound of deferred functions.
+    let most = 16_384 * SEGMENT * 8;
+    assert!(since(before) < most + relativist_rcu::MAX_DEFERRED_BYTES, "{} bytes", since(before));
+    drop(guard);
+    // The worker shrinks the map when the reader has left, as soon as an update asks for it.
+    assert!(comes_true(|| {
+        map.pin().insert(1, 1);
+        map.pin().remove(&1);
+        map.buckets() <= 64
+    }));
+    assert_shrinks_to(96 << 10, before);
+    drop(map);
+}

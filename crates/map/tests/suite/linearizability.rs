@@ -4,6 +4,7 @@ use std::array::from_fn;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
@@ -34,30 +35,43 @@ fn history(table: &(impl Table + Sync), keys: usize, round: u64) -> [Vec<Event>;
     })
 }
 
-/// Records histories of a table while its map is resized. The table is the map, or a faulty table
-/// that `table` builds on it. Returns the part that is not linearizable of the first such history.
-fn search<'m, T: Table + Sync>(map: &'m Map, keys: usize, table: impl Fn(&'m Map) -> T) -> Option<Vec<Vec<Event>>> {
-    let mut random = Random::new(0);
-    let resize = || map.resize_to(2 << random.below(6)).unwrap();
+/// Records histories of a table while another thread repeats `disturb`. The table is the map, or a
+/// faulty table that `table` builds on it. Returns the part that is not linearizable of the first
+/// such history.
+fn search<'m, T: Table + Sync>(
+    map: &'m Map,
+    keys: usize,
+    disturb: impl FnMut() + Send,
+    table: impl Fn(&'m Map) -> T,
+) -> Option<Vec<Vec<Event>>> {
     let rounds = || {
         (0..ROUNDS).find_map(|round| {
-            map.pin().clear();
+            (0..KEYS as u64).for_each(|key| _ = map.pin().remove(&key));
             check(&history(&table(map), keys, round)).err()
         })
     };
-    alongside(resize, rounds)
+    alongside(disturb, rounds)
+}
+
+fn resize_at_random(map: &Map) -> impl FnMut() + Send {
+    let mut random = Random::new(0);
+    move || map.resize_to(2 << random.below(6)).unwrap()
 }
 
 fn map(hashing: Hashing) -> Map {
     manual(hashing)
 }
 
-fn assert_linearizable(keys: usize, hashing: Hashing) {
-    let map = map(hashing);
-    let part = search(&map, keys, |map| map);
+fn assert_linearizable_during(map: &Map, keys: usize, disturb: impl FnMut() + Send) {
+    let part = search(map, keys, disturb, |map| map);
     assert!(part.is_none(), "T3: not linearizable: {part:#?}");
     let stats = map.stats();
     assert!(stats.grows > 0 && stats.shrinks > 0);
+}
+
+fn assert_linearizable(keys: usize, hashing: Hashing) {
+    let map = map(hashing);
+    assert_linearizable_during(&map, keys, resize_at_random(&map));
 }
 
 /// The mixed hashes of neighbours lie far apart: they share a bucket only while the table is small.
@@ -93,6 +107,40 @@ fn many_keys_with_the_same_hash() {
 #[test]
 fn many_keys_that_always_share_a_bucket() {
     assert_linearizable(KEYS, Hashing(|n| (UNMIXED.0)(n << 20)));
+}
+
+/// Three threads resize the map at a time, and a reader stays for some of the time.
+#[test]
+fn keys_in_a_map_that_many_threads_resize() {
+    let map = map(Hashing(|n| n / 3));
+    let mut random = Random::new(1);
+    let resize = || {
+        thread::scope(|scope| {
+            for bits in [0; 3].map(|_| random.below(6)) {
+                let map = &map;
+                scope.spawn(move || map.resize_to(2 << bits).unwrap());
+            }
+            let pinned = map.pin();
+            thread::yield_now();
+            (0..KEYS as u64).for_each(|key| _ = pinned.get(&key));
+        });
+    };
+    assert_linearizable_during(&map, KEYS, resize);
+}
+
+/// Other keys come and go, so that the worker resizes the map.
+#[test]
+fn keys_in_an_automatic_map() {
+    const OTHERS: std::ops::Range<u64> = 100..1100;
+    let map: Map = HashMap::with_hasher(IDENTITY);
+    let fill_and_empty = || {
+        OTHERS.for_each(|key| _ = map.pin().insert(key, key));
+        OTHERS.for_each(|key| _ = map.pin().remove(&key));
+        let grown = map.buckets();
+        // Until the worker has shrunk it, for a moment at most.
+        (0..20).take_while(|_| map.buckets() == grown).for_each(|_| thread::sleep(Duration::from_millis(1)));
+    };
+    assert_linearizable_during(&map, KEYS, fill_and_empty);
 }
 
 /// What a faulty table sometimes does wrong.
@@ -152,6 +200,6 @@ fn faulty_tables_are_caught() {
     for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate] {
         let map = map(IDENTITY);
         let faulty = |map| Faulty { map, fault, calls: AtomicU64::new(0), stale: Default::default() };
-        assert!(search(&map, FEW, faulty).is_some(), "{fault:?} went unnoticed");
+        assert!(search(&map, FEW, resize_at_random(&map), faulty).is_some(), "{fault:?} went unnoticed");
     }
 }

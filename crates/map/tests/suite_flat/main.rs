@@ -42,10 +42,12 @@ mod references;
 mod rendezvous;
 #[path = "../suite/scan.rs"]
 mod scan;
+mod segments;
 #[path = "../suite/serialized.rs"]
 mod serialized;
 #[path = "../suite/sets.rs"]
 mod sets;
+mod sizing;
 mod tested;
 #[path = "../support/tracked.rs"]
 mod tracked;

@@ -1,0 +1,104 @@
+//! The initial sizes of flat maps, and the sizes to which they are resized.
+
+use std::ops::RangeInclusive;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use relativist::{BuildError, PolicyError};
+
+use crate::hashing::MIXED;
+use crate::tested::{HashMap, build, builder, try_build};
+
+/// Waits until updates and the background thread have resized a map to this number of buckets.
+#[track_caller]
+fn wait_for_buckets(map: &HashMap<u64, u64>, expected: RangeInclusive<usize>) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !expected.contains(&map.buckets()) {
+        assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+fn fill(map: &HashMap<u64, u64>, entries: u64) {
+    (0..entries).for_each(|n| _ = map.pin().insert(n, n));
+}
+
+#[test]
+fn room_is_made_for_what_was_asked() {
+    assert_eq!(HashMap::<u64, u64>::new().buckets(), 2);
+    assert_eq!(HashMap::<u64, u64>::with_capacity(0).buckets(), 2);
+    // At most three entries per bucket.
+    assert_eq!(HashMap::<u64, u64>::with_capacity(1000).buckets(), 512);
+    assert_eq!(HashMap::<u64, u64, _>::with_capacity_and_hasher(1000, MIXED).buckets(), 512);
+    let loaded = build::<u64, u64, _>(builder().capacity(1000).load_factor(0.125..=1.0));
+    assert_eq!(loaded.buckets(), 1024);
+    let floor = build::<u64, u64, _>(builder().capacity(10).floor(1000));
+    assert_eq!(floor.buckets(), 512);
+}
+
+/// What is reserved or asked for is enough: the map is not resized while it is filled.
+#[test]
+fn room_for_entries_is_room_for_all_of_them() {
+    for entries in [1, 6, 7, 100, 1000, 3072, 3073] {
+        let map: HashMap<u64, u64> = HashMap::with_capacity(entries as usize);
+        let buckets = map.buckets();
+        fill(&map, entries);
+        assert_eq!((map.buckets(), map.is_resizing(), map.stats().grows), (buckets, false, 0), "{entries}");
+    }
+}
+
+#[test]
+fn a_map_made_for_a_budget_keeps_its_size() {
+    let map: HashMap<u64, u64> = build(builder().memory(64 << 10));
+    let buckets = map.buckets();
+    assert!((256..=1024).contains(&buckets), "{buckets} buckets in 64 KiB");
+    fill(&map, 10_000);
+    map.reserve(1000);
+    map.pin().clear();
+    let later: HashMap<u64, u64> = HashMap::new();
+    fill(&later, 10_000);
+    wait_for_buckets(&later, 4096..=8192);
+    assert_eq!((map.buckets(), map.stats().grows, map.stats().shrinks), (buckets, 0, 0));
+}
+
+#[test]
+fn an_automatic_map_stays_within_its_bounds() {
+    let map: HashMap<u64, u64> = build(builder().capacity(100).floor(20).ceiling(3000));
+    assert_eq!(map.buckets(), 64);
+    fill(&map, 20_000);
+    wait_for_buckets(&map, 1024..=1024);
+    map.reserve(10_000);
+    assert_eq!(map.buckets(), 1024);
+    assert!((0..20_000).all(|n| map.pin().get(&n) == Some(&n)), "with some twenty entries per bucket");
+    map.pin().clear();
+    wait_for_buckets(&map, 8..=8);
+    map.resize_to(4096).unwrap();
+    assert_eq!(map.buckets(), 4096, "by hand");
+}
+
+/// Whichever thread moves the buckets.
+#[test]
+fn an_automatic_map_keeps_its_load_factor() {
+    let map: HashMap<u64, u64> = HashMap::new();
+    for entries in [10, 100, 1000, 10_000, 50_000] {
+        fill(&map, entries);
+        let least = (entries as usize).div_ceil(3);
+        wait_for_buckets(&map, least..=least * 4);
+        let stats = map.stats();
+        assert_eq!(stats.entries as u64, entries);
+        assert!(stats.longest_chain < 40, "{stats:?}");
+    }
+    map.pin().retain(|n, _| n % 100 == 0);
+    wait_for_buckets(&map, 128..=2048);
+    assert_eq!(map.pin().iter().count(), 500);
+}
+
+#[test]
+fn nonsense_is_an_error() {
+    let load = try_build::<u64, u64, _>(builder().load_factor(0.5..=0.75)).unwrap_err();
+    assert_eq!(load, BuildError::Policy(PolicyError::LoadFactor(0.5..=0.75)));
+    let bounds = try_build::<u64, u64, _>(builder().floor(1000).ceiling(100)).unwrap_err();
+    assert!(matches!(bounds, BuildError::Policy(PolicyError::Buckets(_))));
+    let memory = try_build::<u64, u64, _>(builder().capacity(usize::MAX)).unwrap_err();
+    assert!(memory.to_string().contains("cannot allocate"), "{memory}");
+}

@@ -1,5 +1,5 @@
-//! Threads that do everything at once with a flat map, under continuous resizing. Also run under the
-//! sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
+//! Threads that do everything at once with a flat map, under continuous resizing. Also run under
+//! the sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 

@@ -56,3 +56,28 @@ fn the_entry_is_not_lost() {
     // hasher.
     assert!(panics as u64 >= 5 * ENTRIES, "{panics}");
 }
+
+/// Fills a map that grows meanwhile, until the `n`-th call of user code panics: in the insertion
+/// itself, or while the thread helps to move entries. Returns whether there was such a call.
+fn fill_with_panic(n: u64) -> bool {
+    let bench = Bench::current();
+    let live = bench.tally.live();
+    let map = build(builder().resizing(Resizing::Automatic));
+    let fired = bench.fires(n, || (0..4 * ENTRIES).for_each(|n| _ = map.pin().insert(key(n), new())));
+    let keys = iterated(&map);
+    assert!(keys.iter().copied().eq(0..map.len() as u64), "iterations see each entry, once: {keys:?}");
+    assert!(keys.iter().filter(|n| !map.pin().contains_key(&Name(**n))).count() <= 1);
+    map.pin().clear();
+    (0..ENTRIES).for_each(|n| _ = map.pin().insert(key(n), new()));
+    assert!(iterated(&map).into_iter().eq(0..ENTRIES), "no lock is held");
+    drop(map);
+    bench.tally.assert_live(live);
+    fired
+}
+
+#[test]
+fn updates_that_help_go_on() {
+    Bench::set_up();
+    let panics = (1..).step_by(5).take_while(|&n| fill_with_panic(n)).count();
+    assert!(panics as u64 >= 4 * ENTRIES, "{panics}");
+}

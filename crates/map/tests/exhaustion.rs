@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ptr::null_mut;
 use std::thread;
 
-use relativist::{ExhaustedError, HashMap, Resizing};
+use relativist::{ExhaustedError, FlatMap, HashMap, Resizing};
 use relativist_rcu::defer;
 
 thread_local! {
@@ -101,6 +101,32 @@ fn checked_insert_gives_key_and_value_back() {
     assert_eq!(pinned.len(), 100_000 - entries.len());
     assert_eq!(pinned.checked_insert(error.key, error.value).unwrap(), None);
     assert_eq!(pinned.checked_insert("there".into(), vec![1]).unwrap(), Some(&vec![0]));
+}
+
+/// Memory for a later segment is missing, to insert an entry as well as to replace one.
+#[test]
+fn a_flat_map_gives_key_and_value_back() {
+    let map: FlatMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build_flat().unwrap();
+    // This thread enters a section before memory is exhausted.
+    let pinned = map.pin();
+    let fill = |keys: std::ops::Range<u64>| keys.map(|n| pinned.checked_insert(n, n)).filter_map(Result::err).count();
+    let refused = without_memory(|| fill(0..100));
+    assert_eq!(refused, 100 - pinned.len(), "each error stands for an entry");
+    assert!((3..=6).contains(&pinned.len()), "two buckets have room for {} entries", pinned.len());
+    assert_eq!((0..100).filter(|n| pinned.get(n) == Some(n)).count(), pinned.len());
+
+    // Under the handle each replacement takes a slot, until none is left.
+    let present = *pinned.keys().next().unwrap();
+    let error = without_memory(|| (1..9).find_map(|n| pinned.checked_insert(present, 1000 + n).err())).unwrap();
+    assert_eq!((error.key, error.value), (present, pinned.get(&present).unwrap().max(&1000) + 1));
+    let (before, len) = (*pinned.get(&present).unwrap(), pinned.len());
+    assert_eq!(pinned.checked_insert(present, 7).unwrap(), Some(&before));
+    assert_eq!((pinned.get(&present), pinned.len(), pinned.iter().count()), (Some(&7), len, len));
+    assert_eq!(fill(0..100), 0);
+    assert!((0..100).all(|n| pinned.get(&n) == Some(&n)));
+    drop(pinned);
+    map.resize_to(64).unwrap();
+    assert_eq!((map.len(), map.stats().entries), (100, 100));
 }
 
 /// T6: an insertion asks the background thread to resize a map that has become too small. The

@@ -1,12 +1,12 @@
-//! Runs any sequence of operations, including resizes, on our map and on a map of std, and compares
-//! the results.
+//! Runs any sequence of operations, including resizes, on one of our maps and on a map of std, and
+//! compares the results.
 #![no_main]
 
 use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use relativist::{HashMap, RenameError, Resizing};
+use relativist::{FlatMap, HashMap, RenameError, Resizing};
 
 #[path = "../../crates/map/tests/support/hashing.rs"]
 mod hashing;
@@ -83,112 +83,164 @@ enum Operation {
 /// Larger tables cost time and show nothing new.
 const MAX_BUCKETS: u16 = 2048;
 
-type Map = HashMap<u64, u32, Hashing>;
+type Nodes = HashMap<u64, u32, Hashing>;
+type Flat = FlatMap<u64, u32, Hashing>;
 type Model = BTreeMap<u64, u32>;
 
-fn apply(map: &Map, model: &mut Model, operation: Operation) {
-    match operation {
-        Operation::Insert(key, value) => {
-            assert_eq!(map.pin().insert(key.number(), value).copied(), model.insert(key.number(), value));
-        }
-        Operation::TryInsert(key, value) => {
-            let in_the_way = map.pin().try_insert(key.number(), value).err().map(|error| *error.current);
-            assert_eq!(in_the_way, model.get(&key.number()).copied());
-            model.entry(key.number()).or_insert(value);
-        }
-        Operation::Remove(key) => assert_eq!(map.pin().remove(&key.number()).copied(), model.remove(&key.number())),
-        Operation::Get(key) => assert_eq!(map.pin().get(&key.number()), model.get(&key.number())),
-        Operation::GetOrInsert(key, value) => {
-            assert_eq!(map.pin().get_or_insert(key.number(), value), model.entry(key.number()).or_insert(value));
-        }
-        Operation::Update(key, by) => {
-            let value = model.get_mut(&key.number()).map(|value| {
-                *value = value.wrapping_add(by);
-                *value
-            });
-            assert_eq!(map.pin().update(key.number(), |value| value.wrapping_add(by)).copied(), value);
-        }
-        Operation::Toggle(key, value) => {
-            let toggle = |current: Option<&u32>| Ok::<_, ()>(current.is_none().then_some(value));
-            map.pin().compute(key.number(), toggle).unwrap();
-            if model.remove(&key.number()).is_none() {
-                model.insert(key.number(), value);
+/// Tests a map of one kind, of which the methods have the same names. `$max_load` is the number of
+/// entries per bucket for which it makes room.
+macro_rules! tested {
+    ($module:ident, $map:ty, $max_load:expr) => {
+        mod $module {
+            use super::*;
+
+            pub fn run(map: &$map, operations: Vec<Operation>) {
+                let mut model = Model::new();
+                operations.into_iter().for_each(|operation| apply(map, &mut model, operation));
+                assert_same(map, &model);
             }
-        }
-        Operation::CompareExchange(key, expected, new) => {
-            let pinned = map.pin();
-            let current = pinned.compare_exchange(key.number(), &expected, new).err().map(|error| error.current.copied());
-            let value = model.get_mut(&key.number());
-            match value {
-                Some(value) if *value == expected => assert_eq!((current, *value = new), (None, ())),
-                value => assert_eq!(current, Some(value.copied())),
-            }
-        }
-        Operation::RemoveIfEven(key) => {
-            let removed = map.pin().remove_if(&key.number(), |_, value| value % 2 == 0).is_some();
-            assert_eq!(removed, model.get(&key.number()).is_some_and(|value| value % 2 == 0));
-            model.retain(|&other, _| !(removed && other == key.number()));
-        }
-        Operation::RetainOdd => {
-            map.pin().retain(|_, value| value % 2 == 1);
-            model.retain(|_, value| *value % 2 == 1);
-        }
-        Operation::Rename(old, new) => {
-            let (old, new) = (old.number(), new.number());
-            let result = map.rename(&old, new);
-            match model.get(&old).copied() {
-                None => assert_eq!(result, Err(RenameError::NotFound(new))),
-                Some(_) if model.contains_key(&new) => assert_eq!(result, Err(RenameError::Taken(new))),
-                Some(value) => {
-                    assert_eq!(result, Ok(()));
-                    model.remove(&old);
-                    model.insert(new, value);
+
+            fn apply(map: &$map, model: &mut Model, operation: Operation) {
+                match operation {
+                    Operation::Insert(key, value) => {
+                        assert_eq!(map.pin().insert(key.number(), value).copied(), model.insert(key.number(), value));
+                    }
+                    Operation::TryInsert(key, value) => {
+                        let in_the_way = map.pin().try_insert(key.number(), value).err().map(|error| *error.current);
+                        assert_eq!(in_the_way, model.get(&key.number()).copied());
+                        model.entry(key.number()).or_insert(value);
+                    }
+                    Operation::Remove(key) => {
+                        assert_eq!(map.pin().remove(&key.number()).copied(), model.remove(&key.number()))
+                    }
+                    Operation::Get(key) => assert_eq!(map.pin().get(&key.number()), model.get(&key.number())),
+                    Operation::GetOrInsert(key, value) => {
+                        assert_eq!(
+                            map.pin().get_or_insert(key.number(), value),
+                            model.entry(key.number()).or_insert(value)
+                        );
+                    }
+                    Operation::Update(key, by) => {
+                        let value = model.get_mut(&key.number()).map(|value| {
+                            *value = value.wrapping_add(by);
+                            *value
+                        });
+                        assert_eq!(map.pin().update(key.number(), |value| value.wrapping_add(by)).copied(), value);
+                    }
+                    Operation::Toggle(key, value) => {
+                        let toggle = |current: Option<&u32>| Ok::<_, ()>(current.is_none().then_some(value));
+                        map.pin().compute(key.number(), toggle).unwrap();
+                        if model.remove(&key.number()).is_none() {
+                            model.insert(key.number(), value);
+                        }
+                    }
+                    Operation::CompareExchange(key, expected, new) => {
+                        let pinned = map.pin();
+                        let current = pinned
+                            .compare_exchange(key.number(), &expected, new)
+                            .err()
+                            .map(|error| error.current.copied());
+                        let value = model.get_mut(&key.number());
+                        match value {
+                            Some(value) if *value == expected => assert_eq!((current, *value = new), (None, ())),
+                            value => assert_eq!(current, Some(value.copied())),
+                        }
+                    }
+                    Operation::RemoveIfEven(key) => {
+                        let removed = map.pin().remove_if(&key.number(), |_, value| value % 2 == 0).is_some();
+                        assert_eq!(removed, model.get(&key.number()).is_some_and(|value| value % 2 == 0));
+                        model.retain(|&other, _| !(removed && other == key.number()));
+                    }
+                    Operation::RetainOdd => {
+                        map.pin().retain(|_, value| value % 2 == 1);
+                        model.retain(|_, value| *value % 2 == 1);
+                    }
+                    Operation::Rename(old, new) => rename(map, model, old.number(), new.number()),
+                    Operation::Extend(entries) => {
+                        let entries = entries.into_iter().map(|(key, value)| (key.number(), value));
+                        model.extend(entries.clone());
+                        let mut map = map;
+                        map.extend(entries);
+                    }
+                    Operation::Iterate => assert_same(map, model),
+                    Operation::Clear => {
+                        map.pin().clear();
+                        model.clear();
+                    }
+                    Operation::ResizeTo(buckets) => {
+                        let buckets = usize::from(buckets % MAX_BUCKETS);
+                        map.resize_to(buckets).unwrap();
+                        assert_eq!(map.buckets(), buckets.max(2).next_power_of_two());
+                    }
+                    Operation::Reserve(additional) => {
+                        let additional = usize::from(additional % MAX_BUCKETS);
+                        map.reserve(additional);
+                        assert!($max_load * map.buckets() >= model.len() + additional);
+                    }
+                    Operation::ShrinkToFit => map.shrink_to_fit().unwrap(),
                 }
             }
+
+            fn assert_same(map: &$map, model: &Model) {
+                let pinned = map.pin();
+                let mut entries: Vec<(u64, u32)> = pinned.iter().map(|(&key, &value)| (key, value)).collect();
+                entries.sort_unstable();
+                assert!(entries.iter().copied().eq(model.iter().map(|(&key, &value)| (key, value))));
+                assert!(model.iter().all(|(key, value)| pinned.get(key) == Some(value)));
+                assert_eq!((map.len(), map.stats().entries), (model.len(), model.len()));
+            }
         }
-        Operation::Extend(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| (key.number(), value));
-            model.extend(entries.clone());
-            let mut map = map;
-            map.extend(entries);
-        }
-        Operation::Iterate => assert_same(map, model),
-        Operation::Clear => {
-            map.pin().clear();
-            model.clear();
-        }
-        Operation::ResizeTo(buckets) => {
-            let buckets = usize::from(buckets % MAX_BUCKETS);
-            map.resize_to(buckets).unwrap();
-            assert_eq!(map.buckets(), buckets.max(2).next_power_of_two());
-        }
-        Operation::Reserve(additional) => {
-            let additional = usize::from(additional % MAX_BUCKETS);
-            map.reserve(additional);
-            assert!(map.buckets() >= model.len() + additional);
-        }
-        Operation::ShrinkToFit => map.shrink_to_fit().unwrap(),
+    };
+}
+
+tested!(nodes, Nodes, 1);
+tested!(flat, Flat, 3);
+
+/// What `rename` does, by whatever means.
+trait Rename {
+    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>>;
+}
+
+impl Rename for Nodes {
+    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>> {
+        self.rename(&old, new)
     }
 }
 
-fn assert_same(map: &Map, model: &Model) {
-    let pinned = map.pin();
-    let mut entries: Vec<(u64, u32)> = pinned.iter().map(|(&key, &value)| (key, value)).collect();
-    entries.sort_unstable();
-    assert!(entries.iter().copied().eq(model.iter().map(|(&key, &value)| (key, value))));
-    assert!(model.iter().all(|(key, value)| pinned.get(key) == Some(value)));
-    assert_eq!((map.len(), map.stats().entries), (model.len(), model.len()));
+/// Flat maps have no such method. Two operations do the same here, where no other thread looks.
+impl Rename for Flat {
+    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>> {
+        let pinned = self.pin();
+        let Some(&value) = pinned.get(&old) else { return Err(RenameError::NotFound(new)) };
+        pinned.try_insert(new, value).map_err(|_| RenameError::Taken(new))?;
+        assert_eq!(pinned.remove(&old), Some(&value));
+        Ok(())
+    }
+}
+
+fn rename(map: &impl Rename, model: &mut Model, old: u64, new: u64) {
+    let result = map.rename_to(old, new);
+    match model.get(&old).copied() {
+        None => assert_eq!(result, Err(RenameError::NotFound(new))),
+        Some(_) if model.contains_key(&new) => assert_eq!(result, Err(RenameError::Taken(new))),
+        Some(value) => {
+            assert_eq!(result, Ok(()));
+            model.remove(&old);
+            model.insert(new, value);
+        }
+    }
 }
 
 // The map resizes only when the input says so. Automatic resizes run on a worker thread, so an
 // input would not do the same each time.
-fuzz_target!(|input: (Spread, Vec<Operation>)| {
-    let (spread, operations) = input;
-    let map = HashMap::<u64, u32>::builder().resizing(Resizing::Manual).hasher(spread.hashing()).build().unwrap();
-    let mut model = Model::new();
-    operations.into_iter().for_each(|operation| apply(&map, &mut model, operation));
-    assert_same(&map, &model);
-    drop(map);
+fuzz_target!(|input: (Spread, bool, Vec<Operation>)| {
+    let (spread, is_flat, operations) = input;
+    let builder = HashMap::<u64, u32>::builder().resizing(Resizing::Manual).hasher(spread.hashing());
+    if is_flat {
+        flat::run(&builder.build_flat().unwrap(), operations);
+    } else {
+        nodes::run(&builder.build().unwrap(), operations);
+    }
     // Frees all retired entries before the sanitizer looks for leaks.
     relativist_rcu::barrier();
 });

@@ -27,7 +27,7 @@ pub(crate) struct Counter {
     /// The number of stripes with one owner.
     own: u32,
     /// An update checks whether to resize each time the count of its stripe has changed by this
-    /// much.
+    /// much, or the one count has passed a multiple of this power of two.
     interval: AtomicU32,
 }
 
@@ -58,8 +58,6 @@ impl Counter {
         }
     }
 
-    /// Each update of a table without stripes checks its size: reading one count is cheap, and a
-    /// few entries more matter to a small table.
     #[inline(always)]
     fn add_to_one(&self, n: isize) -> bool {
         // Relaxed, all: a count orders nothing.
@@ -68,8 +66,10 @@ impl Counter {
             cold_path();
             self.one.fetch_add(n, Relaxed);
             self.make_stripes();
+            self.interval.store(1, Relaxed);
+            return true;
         }
-        true
+        (count ^ (count + n)).unsigned_abs() >= self.interval.load(Relaxed) as usize
     }
 
     /// Adds to the count without a guard, for a thread that adds for many updates at once.
@@ -114,13 +114,15 @@ impl Counter {
 
     /// Called when the size of the table has changed. Threads check so often that the sum that they
     /// see is off by at most a sixteenth of the buckets, and so seldom that the checks cost little.
-    /// Where each update has to check, stripes gain nothing: reading them all costs more than
-    /// sharing one count.
+    /// Where each update of a stripe would have to check, stripes gain nothing: reading them all
+    /// costs more than sharing one count.
     pub(crate) fn size_changed(&self, buckets: usize) {
-        let interval = buckets / 16 / stripes();
-        if interval > 1 {
+        let allowed = (buckets / 16).max(1);
+        let per_stripe = allowed / stripes();
+        if per_stripe > 1 {
             self.make_stripes();
         }
+        let interval = if self.is_one() { 1 << allowed.ilog2() } else { per_stripe };
         // Relaxed: a heuristic.
         self.interval.store(interval.clamp(1, 1024) as u32, Relaxed);
     }
@@ -249,6 +251,18 @@ mod tests {
         assert_eq!(asked, 64);
         let asked = (0..1024).filter(|n| counter.add(if n % 2 == 0 { -1 } else { 1 }, &read())).count();
         assert_eq!(asked, 0);
+    }
+
+    /// A small table is checked each time its count passes a multiple of 1/16 of its buckets.
+    #[test]
+    fn one_count_asks_for_a_look_now_and_then() {
+        let counter = Counter::new();
+        let asked = |n: isize| (0..64).filter(|_| counter.add(n, &read())).count();
+        assert_eq!((asked(1), asked(-1)), (64, 64));
+        counter.size_changed(64);
+        assert!(counter.is_one());
+        assert_eq!((asked(1), asked(-1)), (16, 16));
+        assert!(counter.add(5, &read()));
     }
 
     /// The counter of a table that stays small takes no memory of its own.

@@ -331,3 +331,31 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         Some(result)
     }
 }
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use relativist_rcu::read;
+
+    use crate::flat::FlatMap;
+
+    /// T4: a thread that sleeps until a bucket is unlocked continues.
+    #[test]
+    fn sleepers_are_woken() {
+        let map = Arc::new(FlatMap::<u64, u64>::new());
+        let (sender, done) = mpsc::channel();
+        let guard = read();
+        let bucket = map.table.lock(map.table.hash(&1), &guard);
+        let updater = map.clone();
+        thread::spawn(move || {
+            updater.pin().insert(1, 1);
+            sender.send(()).unwrap();
+        });
+        assert!(done.recv_timeout(Duration::from_millis(200)).is_err(), "the bucket is locked");
+        drop(bucket);
+        done.recv_timeout(Duration::from_secs(10)).expect("the bucket is unlocked");
+    }
+}

@@ -348,7 +348,7 @@ mod tests {
         let map = Arc::new(FlatMap::<u64, u64>::new());
         let (sender, done) = mpsc::channel();
         let guard = read();
-        let bucket = map.table.lock(map.table.hash(&1), &guard);
+        let bucket = map.table.lock(map.table.hash(&1u64), &guard);
         let updater = map.clone();
         thread::spawn(move || {
             updater.pin().insert(1, 1);

@@ -9,6 +9,8 @@
 //! T1 to T10 are the guarantees of `relativist::design`.
 #![cfg(relativist_shuttle)]
 
+#[path = "shuttle/flat.rs"]
+mod flat;
 #[path = "support/hashing.rs"]
 mod hashing;
 #[path = "support/history.rs"]

@@ -30,26 +30,39 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     }
 }
 
+/// The sizes of pages on x86-64, and on most Arm systems.
+const HUGE: usize = 2 << 20;
+const PAGE: usize = 4096;
+
 /// Returns whether memory of this layout is mapped rather than allocated: if it is at least as
 /// large as a huge page.
 fn is_mapped(layout: Layout) -> bool {
-    const HUGE: usize = 2 << 20;
-    const PAGE: usize = 4096;
     cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE && layout.align() <= PAGE
 }
 
 #[cfg(target_os = "linux")]
 fn map(size: usize) -> Option<NonNull<u8>> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // The kernel may place a mapping at any page. A huge page has to be aligned, so more is mapped,
+    // and what is not needed is given back.
+    let size = size.next_multiple_of(PAGE);
     // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
-    let memory = unsafe { libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0) };
-    if memory == libc::MAP_FAILED {
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), size.checked_add(HUGE)?, access, kind, -1, 0) };
+    if mapped == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: the mapping is this table's, and the advice does not change its contents. Failure is
-    // ignored.
-    unsafe { libc::madvise(memory, size, libc::MADV_HUGEPAGE) };
-    NonNull::new(memory.cast())
+    let before = mapped.addr().next_multiple_of(HUGE) - mapped.addr();
+    // SAFETY: all this is part of the new mapping, and no other code uses it yet. The advice does
+    // not change its contents. Failure is ignored, so at worst some address space stays mapped.
+    unsafe {
+        let memory = mapped.byte_add(before);
+        if before > 0 {
+            libc::munmap(mapped, before);
+        }
+        libc::munmap(memory.byte_add(size), HUGE - before);
+        libc::madvise(memory, size, libc::MADV_HUGEPAGE);
+        NonNull::new(memory.cast())
+    }
 }
 
 /// # Safety

@@ -19,7 +19,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     /// Returns the value of a key. Wait-free.
     ///
     /// Finds every key that is in the map throughout the call, also during resizes.
-    #[inline]
+    #[inline(always)]
     pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         self.find(key, guard).map(|entry| &entry.value)
     }
@@ -30,7 +30,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     /// let map = relativist::flat::FlatMap::from([("one", 1)]);
     /// assert_eq!(map.get_copied("one"), Some(1));
     /// ```
-    #[inline]
+    #[inline(always)]
     pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
     where
         V: Copy,

@@ -13,13 +13,14 @@ use crate::memory;
 use crate::raw::{AllocError, Hash};
 use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
 
-/// The header of an array, at the start of its memory. The first segments follow.
-#[repr(C, align(64))]
-pub(super) struct Header<K, V> {
-    /// A hash has its bucket in the highest bits: 64 minus the number of these.
-    shift: u32,
-    /// The array to which this one is being moved, or was. Null before that.
-    next: AtomicPtr<Self>,
+/// What an array has in addition to its segments, which it follows in memory.
+///
+/// Lookups need it only when a bucket has moved. So the segments begin where the memory does, which
+/// may be in huge pages, and a pointer to them has the number of bits in its lowest bits.
+struct Footer<K, V> {
+    /// The array to which this one is being moved, or was; tagged like [`AtomicArray`]. Null before
+    /// that.
+    next: AtomicPtr<Segment<K, V>>,
     /// The chunks of buckets that threads have begun to move, and those that they have moved.
     claimed: AtomicUsize,
     moved: AtomicBits,
@@ -33,10 +34,11 @@ struct ChainOfMoved<K, V>(Link<K, V>);
 // SAFETY: it is used once, by the thread that frees the array.
 unsafe impl<K, V> Send for ChainOfMoved<K, V> {}
 
-/// A pointer to an array that is alive during `'a`.
+/// An array that is alive during `'a`.
 pub(super) struct Array<'a, K, V> {
-    header: NonNull<Header<K, V>>,
-    alive: PhantomData<&'a Header<K, V>>,
+    segments: NonNull<Segment<K, V>>,
+    bits: u32,
+    alive: PhantomData<&'a Footer<K, V>>,
 }
 
 impl<K, V> Clone for Array<'_, K, V> {
@@ -47,12 +49,13 @@ impl<K, V> Clone for Array<'_, K, V> {
 
 impl<K, V> Copy for Array<'_, K, V> {}
 
-/// An [`Array`] that can be replaced while other threads read it.
-pub(super) struct AtomicArray<K, V>(AtomicPtr<Header<K, V>>);
+/// An [`Array`] that can be replaced while other threads read it: a pointer to its segments, tagged
+/// with the number of bits.
+pub(super) struct AtomicArray<K, V>(AtomicPtr<Segment<K, V>>);
 
 impl<K, V> AtomicArray<K, V> {
     pub(super) fn new(array: Array<'_, K, V>) -> Self {
-        Self(AtomicPtr::new(array.header.as_ptr()))
+        Self(AtomicPtr::new(array.tagged()))
     }
 
     /// # Safety
@@ -62,116 +65,132 @@ impl<K, V> AtomicArray<K, V> {
     pub(super) unsafe fn load<'a>(&self) -> Array<'a, K, V> {
         // Acquire: pairs with the Release in `publish`: the caller sees all buckets as they were
         // moved.
-        let header = self.0.load(Acquire);
+        let tagged = self.0.load(Acquire);
         // SAFETY: never null.
-        Array { header: unsafe { NonNull::new_unchecked(header) }, alive: PhantomData }
+        unsafe { Array::of_tagged(NonNull::new_unchecked(tagged)) }
     }
 
     pub(super) fn publish(&self, array: Array<'_, K, V>) {
         // Release: pairs with the Acquire in `load`.
-        self.0.store(array.header.as_ptr(), Release);
+        self.0.store(array.tagged(), Release);
     }
 }
 
 impl<'a, K, V> Array<'a, K, V> {
     /// The maximum number of bits of a bucket number.
-    pub(super) const MAX_BITS: u32 = 40;
+    const MAX_BITS: u32 = 40;
+
+    /// The bits of a pointer that are zero in the address of a segment.
+    const TAG: usize = align_of::<Segment<K, V>>() - 1;
 
     /// The number of buckets, of the larger array, that a thread moves at a time.
     const CHUNK_BITS: u32 = if cfg!(relativist_loom) { 1 } else { 6 };
 
-    /// Allocates 2^`bits` empty buckets.
+    /// Allocates 2^`bits` empty buckets. A bucket is found by shifting hashes, which needs at least
+    /// one bit.
     pub(super) fn allocate(bits: u32) -> Result<Self, AllocError> {
         let failed = AllocError::new(bits, size_of::<Segment<K, V>>());
-        let layout = Self::layout(bits).ok_or(failed)?;
-        let header = memory::allocate_zeroed(layout).ok_or(failed)?.cast::<Header<K, V>>();
+        let (layout, footer) = Self::layout(bits).ok_or(failed)?;
+        let memory = memory::allocate_zeroed(layout).ok_or(failed)?;
+        let array = Self { segments: memory.cast(), bits, alive: PhantomData };
+        debug_assert_eq!(footer, array.len() * size_of::<Segment<K, V>>());
         // SAFETY: fresh memory of sufficient size and alignment.
         unsafe {
-            header.write(Header {
-                shift: 64 - bits,
+            #[cfg(relativist_loom)]
+            (0..array.len()).for_each(|bucket| array.segments.add(bucket).write(Segment::empty()));
+            memory.byte_add(footer).cast::<Footer<K, V>>().write(Footer {
                 next: AtomicPtr::new(null_mut()),
                 claimed: AtomicUsize::new(0),
                 moved: AtomicBits::new(0),
                 chains: Mutex::new(Vec::new()),
             });
         }
-        let array = Self { header, alive: PhantomData };
-        #[cfg(relativist_loom)]
-        (0..array.len()).for_each(|bucket| {
-            // SAFETY: within the memory that was allocated.
-            unsafe { array.segments().add(bucket).write(Segment::empty()) }
-        });
         Ok(array)
     }
 
-    fn layout(bits: u32) -> Option<Layout> {
+    /// Returns the layout of the memory, and the offset of the footer.
+    fn layout(bits: u32) -> Option<(Layout, usize)> {
         if bits > Self::MAX_BITS {
             return None;
         }
+        // A segment is aligned to a cache line, and so is its size. So there is no padding.
         let segments = Layout::array::<Segment<K, V>>(1 << bits).ok()?;
-        Some(Layout::new::<Header<K, V>>().extend(segments).ok()?.0)
+        segments.extend(Layout::new::<Footer<K, V>>()).ok()
     }
 
-    fn header(&self) -> &'a Header<K, V> {
-        // SAFETY: alive during `'a`.
-        unsafe { self.header.as_ref() }
+    fn tagged(self) -> *mut Segment<K, V> {
+        self.segments.as_ptr().map_addr(|address| address | self.bits as usize)
+    }
+
+    /// # Safety
+    ///
+    /// The array is alive during `'a`.
+    #[inline(always)]
+    unsafe fn of_tagged(tagged: NonNull<Segment<K, V>>) -> Self {
+        let bits = (tagged.addr().get() & Self::TAG) as u32;
+        // SAFETY: `bits` was added to the address of the segments.
+        let segments = unsafe { tagged.byte_sub(bits as usize) };
+        Self { segments, bits, alive: PhantomData }
+    }
+
+    fn footer(&self) -> &'a Footer<K, V> {
+        // SAFETY: it follows the segments, and is alive during `'a`.
+        unsafe { self.segments.add(self.len()).cast().as_ref() }
     }
 
     #[inline(always)]
-    fn segments(&self) -> NonNull<Segment<K, V>> {
-        // SAFETY: the segments follow the header. The alignment of both is that of a cache line, so
-        // there is no padding between them. (A larger alignment of entries is that of `layout`.)
-        unsafe { self.header.byte_add(Self::OFFSET).cast() }
-    }
-
-    const OFFSET: usize = size_of::<Header<K, V>>().next_multiple_of(align_of::<Segment<K, V>>());
-
     pub(super) fn bits(&self) -> u32 {
-        64 - self.header().shift
+        self.bits
     }
 
     pub(super) fn len(&self) -> usize {
-        1 << self.bits()
+        1 << self.bits
     }
 
     #[inline(always)]
     pub(super) fn bucket_of(&self, hash: Hash) -> usize {
-        (hash.get() >> self.header().shift) as usize
+        hash.get().wrapping_shr(self.shift()) as usize
+    }
+
+    /// A hash has its bucket in the highest bits: returns the number of the others.
+    #[inline(always)]
+    fn shift(&self) -> u32 {
+        64 - self.bits
     }
 
     /// Returns the first hash of a bucket, and the last.
     pub(super) fn hashes_of(&self, bucket: usize) -> (u64, u64) {
-        let first = (bucket as u64) << self.header().shift;
-        (first, first | ((1 << self.header().shift) - 1))
+        let first = (bucket as u64) << self.shift();
+        (first, first | ((1 << self.shift()) - 1))
     }
 
     /// Returns the first segment of the bucket of this hash.
     #[inline(always)]
     pub(super) fn bucket(&self, hash: Hash) -> &'a Segment<K, V> {
         // SAFETY: the highest bits of a hash are less than the number of buckets.
-        unsafe { self.segments().add(self.bucket_of(hash)).as_ref() }
+        unsafe { self.segments.add(self.bucket_of(hash)).as_ref() }
     }
 
     /// Returns the first segment of a bucket.
     pub(super) fn bucket_at(&self, bucket: usize) -> &'a Segment<K, V> {
         assert!(bucket < self.len());
         // SAFETY: within the array.
-        unsafe { self.segments().add(bucket).as_ref() }
+        unsafe { self.segments.add(bucket).as_ref() }
     }
 
     /// Returns the array to which this one is being moved, or was.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Self> {
         // Acquire: pairs with the Release in `begin_move`: the caller sees the empty segments.
-        let next = self.header().next.load(Acquire);
-        // The next array is freed after this one, because it is replaced later.
-        NonNull::new(next).map(|header| Self { header, alive: PhantomData })
+        let next = self.footer().next.load(Acquire);
+        // SAFETY: the next array is freed after this one, because it is replaced later.
+        NonNull::new(next).map(|tagged| unsafe { Self::of_tagged(tagged) })
     }
 
     /// Makes threads move this array to `next`. The caller holds the resizer's mutex.
     pub(super) fn begin_move(&self, next: Self) {
         // Release: pairs with the Acquire in `next`.
-        self.header().next.store(next.header.as_ptr(), Release);
+        self.footer().next.store(next.tagged(), Release);
     }
 
     /// Takes buckets to move: a range of the smaller one of the two arrays. Returns `None` if all
@@ -180,10 +199,10 @@ impl<'a, K, V> Array<'a, K, V> {
         let (chunk, chunks) = self.chunks(next);
         // Relaxed, both: a claim orders nothing; the lock of each bucket does. The load keeps the
         // counter from overflowing.
-        if self.header().claimed.load(Relaxed) >= chunks {
+        if self.footer().claimed.load(Relaxed) >= chunks {
             return None;
         }
-        let claimed = self.header().claimed.fetch_add(1, Relaxed);
+        let claimed = self.footer().claimed.fetch_add(1, Relaxed);
         (claimed < chunks).then(|| claimed * chunk..(claimed + 1) * chunk)
     }
 
@@ -191,7 +210,7 @@ impl<'a, K, V> Array<'a, K, V> {
     pub(super) fn complete_claim(&self, next: &Self) -> bool {
         // AcqRel: the thread that moves the last buckets sees what the others have moved, and
         // publishes it together with the next array.
-        self.header().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1 as u64
+        self.footer().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1 as u64
     }
 
     /// Returns the number of buckets of the smaller array in a chunk, and the number of chunks.
@@ -241,7 +260,7 @@ impl<'a, K, V> Array<'a, K, V> {
     /// Keeps the later segments of buckets that have moved until the array is freed.
     pub(super) fn keep_chains(&self, chains: Vec<Link<K, V>>) {
         if !chains.is_empty() {
-            let mut kept = self.header().chains.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self.footer().chains.lock().unwrap_or_else(PoisonError::into_inner);
             kept.extend(chains.into_iter().map(ChainOfMoved));
         }
     }
@@ -255,15 +274,10 @@ impl<'a, K, V> Array<'a, K, V> {
         // The size is not stated, so that no thread waits for readers because of it. An array is
         // followed by a larger one, or replaced after a grace period, which bounds the memory.
         // SAFETY: guaranteed by the caller.
-        unsafe { defer_raw(self.header.cast(), 0, |header| Array::<K, V>::free_at(header.cast())) };
-    }
-
-    /// # Safety
-    ///
-    /// As for [`free`](Self::free).
-    unsafe fn free_at(header: NonNull<Header<K, V>>) {
-        // SAFETY: guaranteed by the caller.
-        unsafe { Array { header, alive: PhantomData }.free() };
+        unsafe {
+            let tagged = NonNull::new_unchecked(self.tagged());
+            defer_raw(tagged.cast(), 0, |tagged| Array::<K, V>::of_tagged(tagged.cast()).free());
+        }
     }
 
     /// Frees the array, and the segments of buckets that have moved. Drops no entries, and frees no
@@ -273,16 +287,15 @@ impl<'a, K, V> Array<'a, K, V> {
     ///
     /// No thread uses it any more.
     pub(super) unsafe fn free(self) {
-        let layout = Self::layout(self.bits()).expect("the array was allocated with this layout");
+        let (layout, footer) = Self::layout(self.bits).expect("the array was allocated with this layout");
         // SAFETY: guaranteed by the caller; each chain is in the list once.
         unsafe {
-            let kept = &mut (*self.header.as_ptr()).chains;
-            let kept = std::mem::take(kept.get_mut().unwrap_or_else(PoisonError::into_inner));
-            kept.into_iter().for_each(|chain| Segment::free_chain(chain.0));
+            let footer = self.segments.byte_add(footer).cast::<Footer<K, V>>().read();
+            let chains = footer.chains.into_inner().unwrap_or_else(PoisonError::into_inner);
+            chains.into_iter().for_each(|chain| Segment::free_chain(chain.0));
             #[cfg(relativist_loom)]
-            (0..self.len()).for_each(|bucket| self.segments().add(bucket).drop_in_place());
-            self.header.drop_in_place();
-            memory::free(self.header.cast(), layout);
+            (0..self.len()).for_each(|bucket| self.segments.add(bucket).drop_in_place());
+            memory::free(self.segments.cast(), layout);
         }
     }
 }

@@ -138,7 +138,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
     #[inline(always)]
     pub(super) fn find(&self, tag: Tag, is_match: impl FnMut(&K) -> bool) -> Option<Place<'t, K, V>> {
         // SAFETY: under the lock.
-        unsafe { self.first.find(self.word, tag, is_match) }
+        unsafe { self.first.find(self.word, tag, is_match, |place| place) }
     }
 
     /// Inserts an entry whose key is not in the bucket. Returns `None` if there is no memory.
@@ -260,12 +260,21 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         let segment = place.segment;
         let word = segment.word().with_vacated(place.slot, self.begun());
         segment.set_word(word);
+        self.shorten_filter();
+    }
+
+    /// Removes bits from the filter that no live entry of later segments needs.
+    fn shorten_filter(&self) {
         let link = self.first.next();
-        let is_only =
-            link.pointer().is_some_and(|only| ptr::eq(only.as_ptr(), segment)) && segment.next().pointer().is_none();
-        if is_only && word.live().is_empty() {
-            self.first.set_next(link.without_filter());
+        let mut exact = link.without_filter();
+        let mut next = link;
+        // SAFETY: under the lock.
+        while let Some(segment) = unsafe { next.segment() } {
+            let word = segment.word();
+            exact = word.live().fold(exact, |link, slot| link.with_filter(word.tag(slot).filter_bit()));
+            next = segment.next();
         }
+        self.first.set_next(exact);
     }
 
     /// Makes lookups of this tag look into later segments.
@@ -282,7 +291,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         // SAFETY: under the lock.
         while let Some(segment) = unsafe { last.next().segment() } {
             let (word, free) = segment.word().with_free_slots(wanted);
-            if free.len() >= wanted {
+            if free.are_at_least(wanted) {
                 return Some((segment, word, free));
             }
             live += word.live().len();

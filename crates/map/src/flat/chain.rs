@@ -83,7 +83,7 @@ unsafe fn room_in<K, V>(first: &Segment<K, V>, wanted: usize) -> Option<(&Segmen
     let mut segment = first;
     loop {
         let (word, free) = segment.word().with_free_slots(wanted);
-        if free.len() >= wanted {
+        if free.are_at_least(wanted) {
             return Some((segment, word, free));
         }
         // SAFETY: guaranteed by the caller.

@@ -77,7 +77,7 @@ impl<'m, K, V, S> Pinned<'m, K, V, S> {
 
 impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
     /// See [`FlatMap::get`].
-    #[inline]
+    #[inline(always)]
     pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         self.map.get(key, &self.guard)
     }

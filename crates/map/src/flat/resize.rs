@@ -40,7 +40,7 @@ impl<K, V, S> Table<K, V, S> {
     /// Called when an array is published.
     pub(super) fn size_changed(&self, array: Array<'_, K, V>) {
         self.count.size_changed(array.len());
-        let drive_interval = (array.len() / 4).clamp(64, 1024);
+        let drive_interval = (array.len() / 32).clamp(64, 1024);
         // Relaxed: a heuristic.
         self.drive_interval.store(drive_interval, Relaxed);
     }

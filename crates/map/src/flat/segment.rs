@@ -6,10 +6,10 @@ use std::mem::MaybeUninit;
 use std::panic::RefUnwindSafe;
 use std::ptr::{NonNull, null_mut};
 
-use relativist_rcu::defer_raw;
+use relativist_rcu::{Guard, clock, defer_raw};
 
-use super::word::{Slots, Tag, Word};
-use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release, UnsafeCell};
+use super::word::{Tag, Word};
+use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release, UnsafeCell, fence_after_exchange};
 
 /// A key and its value.
 pub(crate) struct Entry<K, V> {
@@ -64,6 +64,13 @@ impl<K, V> Clone for Place<'_, K, V> {
 impl<K, V> Copy for Place<'_, K, V> {}
 
 impl<'g, K, V> Place<'g, K, V> {
+    #[inline(always)]
+    fn cell(self) -> &'g UnsafeCell<EntryBits<K, V>> {
+        debug_assert!(self.slot < Word::SLOTS);
+        // SAFETY: slots are taken from words, which have this number of them.
+        unsafe { self.segment.slots.get_unchecked(self.slot) }
+    }
+
     /// # Safety
     ///
     /// The slot is or was live, and the caller has been in its read section since, or holds the
@@ -90,11 +97,6 @@ impl<'g, K, V> Place<'g, K, V> {
     pub(super) unsafe fn bits(self) -> &'g EntryBits<K, V> {
         // SAFETY: no thread writes to a live slot before the caller has left.
         self.cell().with(|slot| unsafe { &*slot })
-    }
-
-    #[inline(always)]
-    fn cell(self) -> &'g UnsafeCell<EntryBits<K, V>> {
-        &self.segment.slots[self.slot]
     }
 
     /// Drops the entry.
@@ -270,6 +272,22 @@ impl<K, V> Segment<K, V> {
         self.word.compare_exchange(word.bits(), word.locked().bits(), AcqRel, Relaxed).is_ok()
     }
 
+    /// Vacates a live slot of this first segment in one step, if its word still is `word`, and not
+    /// locked. Then nothing in it has changed since the caller loaded that word in this section:
+    /// a slot that is vacated does not become live again before the section ends.
+    #[inline(always)]
+    pub(super) fn try_remove(&self, word: Word, slot: usize, guard: &Guard) -> bool {
+        if word.is_locked() {
+            return false;
+        }
+        // Loaded after the word, and so not older than its stamp.
+        let removed = word.with_vacated(slot, clock::begun(guard));
+        // AcqRel, Relaxed: as in `try_lock` and `exchange_word`.
+        let is_removed = self.word.compare_exchange(word.bits(), removed.bits(), AcqRel, Relaxed).is_ok();
+        fence_after_exchange();
+        is_removed
+    }
+
     #[inline(always)]
     pub(super) fn next(&self) -> Link<K, V> {
         // Acquire: pairs with the Release of `set_next`: the caller sees the segment as it was
@@ -289,20 +307,48 @@ impl<K, V> Segment<K, V> {
     }
 
     /// Finds the key with this tag, in the slots that `word` shows as live, and in later segments.
+    /// Returns what `found` makes of its place.
     ///
     /// # Safety
     ///
     /// The word was loaded from this segment in a read section that lasts for `'g`, or under the
     /// lock.
     #[inline(always)]
-    pub(super) unsafe fn find<'g>(
+    pub(super) unsafe fn find<'g, R>(
+        &'g self,
+        word: Word,
+        tag: Tag,
+        mut is_match: impl FnMut(&K) -> bool,
+        found: impl FnOnce(Place<'g, K, V>) -> R,
+    ) -> Option<R> {
+        if let Some(slot) = word.first_match(tag) {
+            let place = Place { segment: self, slot };
+            // SAFETY: guaranteed by the caller: the slot is live.
+            if is_match(&unsafe { place.entry() }.key) {
+                return Some(found(place));
+            }
+        } else if !self.next().may_lead_to(tag) {
+            return None;
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.find_further(word, tag, is_match) }.map(found)
+    }
+
+    /// Finds the key in other slots than the first that matches. Not inlined, so that most lookups
+    /// take few instructions: the fewer they take, the more of them the processor overlaps.
+    ///
+    /// # Safety
+    ///
+    /// As for [`find`](Self::find).
+    #[inline(never)]
+    unsafe fn find_further<'g>(
         &'g self,
         word: Word,
         tag: Tag,
         mut is_match: impl FnMut(&K) -> bool,
     ) -> Option<Place<'g, K, V>> {
         // SAFETY: guaranteed by the caller.
-        if let Some(place) = unsafe { self.find_here(word.matches(tag), &mut is_match) } {
+        if let Some(place) = word.matches(tag).skip(1).find_map(|slot| unsafe { self.place_of(slot, &mut is_match) }) {
             return Some(place);
         }
         let mut link = self.next();
@@ -311,8 +357,9 @@ impl<K, V> Segment<K, V> {
         }
         // SAFETY: as above; each word is loaded in the section.
         while let Some(segment) = unsafe { link.segment() } {
+            let mut matches = segment.word().matches(tag);
             // SAFETY: as above.
-            if let Some(place) = unsafe { segment.find_here(segment.word().matches(tag), &mut is_match) } {
+            if let Some(place) = matches.find_map(|slot| unsafe { segment.place_of(slot, &mut is_match) }) {
                 return Some(place);
             }
             link = segment.next();
@@ -320,18 +367,15 @@ impl<K, V> Segment<K, V> {
         None
     }
 
+    /// Returns the place of a slot if its key matches.
+    ///
     /// # Safety
     ///
-    /// As for [`find`](Self::find): these slots are live.
+    /// As for [`find`](Self::find): the slot is live.
     #[inline(always)]
-    unsafe fn find_here<'g>(&'g self, slots: Slots, mut is_match: impl FnMut(&K) -> bool) -> Option<Place<'g, K, V>> {
-        for slot in slots {
-            let place = Place { segment: self, slot };
-            // SAFETY: guaranteed by the caller.
-            if is_match(&unsafe { place.entry() }.key) {
-                return Some(place);
-            }
-        }
-        None
+    unsafe fn place_of(&self, slot: usize, mut is_match: impl FnMut(&K) -> bool) -> Option<Place<'_, K, V>> {
+        let place = Place { segment: self, slot };
+        // SAFETY: guaranteed by the caller.
+        is_match(&unsafe { place.entry() }.key).then_some(place)
     }
 }

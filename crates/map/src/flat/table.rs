@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
+use std::hint::cold_path;
 use std::iter::successors;
 use std::mem::{MaybeUninit, forget, needs_drop};
 use std::ptr::{self, NonNull};
@@ -12,7 +13,7 @@ use relativist_rcu::{Guard, active_barrier, clock, defer_raw, read};
 use super::array::{Array, AtomicArray};
 use super::relocate::Relocatable;
 use super::segment::{Entry, EntryBits, Place, Segment};
-use super::word::Tag;
+use super::word::{Tag, Word};
 use crate::counter::Counter;
 use crate::policy::Policy;
 use crate::raw::{self, AllocError};
@@ -112,8 +113,9 @@ impl<K, V, S> Table<K, V, S> {
         is_match: impl FnMut(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
-        // SAFETY: live in this section.
-        self.find_place(hash, is_match, guard).map(|place| unsafe { place.entry() })
+        let (first, word) = self.bucket(hash, guard);
+        // SAFETY: loaded under the guard, and live in this section.
+        unsafe { first.find(word, Tag::of(hash), is_match, |place| place.entry()) }
     }
 
     #[inline(always)]
@@ -123,6 +125,15 @@ impl<K, V, S> Table<K, V, S> {
         is_match: impl FnMut(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<Place<'g, K, V>> {
+        let (first, word) = self.bucket(hash, guard);
+        // SAFETY: loaded under the guard.
+        unsafe { first.find(word, Tag::of(hash), is_match, |place| place) }
+    }
+
+    /// Returns the first segment of the bucket of a hash, in the array that it has not been moved
+    /// from, and its word.
+    #[inline(always)]
+    fn bucket<'g>(&'g self, hash: raw::Hash, guard: &'g Guard) -> (&'g Segment<K, V>, Word) {
         let mut array = self.array(guard);
         loop {
             let first = array.bucket(hash);
@@ -130,10 +141,9 @@ impl<K, V, S> Table<K, V, S> {
             // the entry might have moved in between.
             let word = first.word();
             if !word.is_moved() {
-                // SAFETY: loaded under the guard.
-                return unsafe { first.find(word, Tag::of(hash), is_match) };
+                return (first, word);
             }
-            std::hint::cold_path();
+            cold_path();
             array = array.next().expect("a bucket moves to the next array");
         }
     }
@@ -236,17 +246,30 @@ where
         is_match: impl Fn(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
-        // Looks up without the lock first: most removals of absent keys end here, and the others
-        // have in the cache what they read under the lock.
-        self.find(hash, &is_match, guard)?;
+        let tag = Tag::of(hash);
+        // Looks up without the lock first: removals of absent keys end here, and the others have in
+        // the cache what they read under the lock.
+        let (first, word) = self.bucket(hash, guard);
+        // SAFETY: loaded under the guard.
+        let found = unsafe { first.find(word, tag, &is_match, |place| place) }?;
         self.help_to_move(guard);
+        let is_removed = ptr::eq(found.segment, first) && first.try_remove(word, found.slot, guard);
+        let removed = if is_removed { found } else { self.remove_locked(hash, is_match, guard)? };
+        self.count_removed(1, guard);
+        // SAFETY: this thread has just removed it.
+        Some(unsafe { self.retire(removed, guard) })
+    }
+
+    fn remove_locked<'g>(
+        &'g self,
+        hash: raw::Hash,
+        is_match: impl Fn(&K) -> bool,
+        guard: &'g Guard,
+    ) -> Option<Place<'g, K, V>> {
         let mut bucket = self.lock(hash, guard);
         let place = bucket.find(Tag::of(hash), is_match)?;
         bucket.remove(place);
-        drop(bucket);
-        self.count_removed(1, guard);
-        // SAFETY: this thread has just removed it.
-        Some(unsafe { self.retire(place, guard) })
+        Some(place)
     }
 
     /// Removes exactly this entry. Returns false if it is no longer in the table, or has been

@@ -94,6 +94,15 @@ impl Word {
         Slots(self.0 & Self::HIGHEST)
     }
 
+    /// Returns the first live slot with this tag.
+    #[inline(always)]
+    pub(super) fn first_match(self, tag: Tag) -> Option<usize> {
+        let differences = self.0 ^ (tag.0 * Self::LANES);
+        // Exact for the lowest lane that is zero. Higher ones may be found although they are not.
+        let zeros = differences.wrapping_sub(Self::LANES) & !differences & Self::HIGHEST;
+        (zeros != 0).then(|| zeros.trailing_zeros() as usize / 16)
+    }
+
     /// Returns the live slots with this tag.
     #[inline(always)]
     pub(super) fn matches(self, tag: Tag) -> Slots {
@@ -136,7 +145,7 @@ impl Word {
     #[inline(always)]
     pub(super) fn with_free_slots(self, wanted: usize) -> (Self, Slots) {
         let free = self.free();
-        if free.len() >= wanted {
+        if free.are_at_least(wanted) {
             return (self, free);
         }
         let word = self.reclaimed();
@@ -177,7 +186,13 @@ impl Slots {
         self.0 == 0
     }
 
+    /// Returns whether there are `n` or more, for `n` up to 2.
     #[inline(always)]
+    pub(super) fn are_at_least(self, n: usize) -> bool {
+        debug_assert!(n <= 2);
+        self.0 != 0 && (n < 2 || self.0 & (self.0 - 1) != 0)
+    }
+
     pub(super) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -219,7 +234,9 @@ mod tests {
                 assert_eq!(word.free().collect::<Vec<_>>(), slots(&|lane| lane == 0));
                 assert_eq!(word.vacated().collect::<Vec<_>>(), slots(&|lane| lane == Word::VACATED));
                 for &wanted in lanes.iter().filter(|&&lane| lane >= Tag::LIVE) {
-                    assert_eq!(word.matches(Tag(wanted)).collect::<Vec<_>>(), slots(&|lane| lane == wanted));
+                    let matching = slots(&|lane| lane == wanted);
+                    assert_eq!(word.first_match(Tag(wanted)), matching.first().copied());
+                    assert_eq!(word.matches(Tag(wanted)).collect::<Vec<_>>(), matching);
                 }
             }
         }

@@ -5,6 +5,8 @@ use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::hash::Hash;
 
+use relativist::flat::Relocatable;
+
 use clap::ValueEnum;
 use serde::Serialize;
 
@@ -30,7 +32,7 @@ impl Kind {
 }
 
 /// A key that a table owns, and its borrowed form for lookups.
-pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Send + Sync + 'static {
+pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Relocatable {
     /// The borrowed form.
     type View: Hash + Ord + ?Sized;
 
@@ -131,7 +133,7 @@ fn spell(number: u32) -> [u8; 8] {
 }
 
 /// A value from which the index of its entry can be computed.
-pub trait Value: Copy + Eq + Hash + Debug + Send + Sync + 'static {
+pub trait Value: Copy + Eq + Hash + Debug + Relocatable {
     /// Returns the value of entry number `index`.
     fn of(index: u64) -> Self;
 

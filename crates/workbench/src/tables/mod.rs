@@ -12,6 +12,7 @@
 pub mod candidate;
 pub mod dashmap;
 pub mod entries;
+pub mod flat;
 pub mod flurry;
 #[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
 pub mod foreign;

@@ -9,6 +9,7 @@ use crate::tables::Table;
 use crate::tables::candidate::Candidate;
 use crate::tables::dashmap::Dashmap;
 use crate::tables::entries::{Key, Kind, Value};
+use crate::tables::flat::Flat;
 use crate::tables::flurry::Flurry;
 use crate::tables::hash_index::SccIndex;
 use crate::tables::hashbrown::Hashbrown;
@@ -22,6 +23,8 @@ use crate::tables::scc::SccMap;
 pub enum Name {
     /// relativist::HashMap
     Relativist,
+    /// relativist::FlatMap
+    Flat,
     /// papaya::HashMap
     Papaya,
     /// scc::HashIndex
@@ -91,6 +94,7 @@ impl Name {
     fn make_generic<K: Key, V: Value>(self, capacity: usize) -> Arc<dyn Candidate> {
         type Map<K, V> = std::collections::HashMap<K, V, crate::tables::hashers::Foldhash>;
         match self {
+            Self::Flat => make::<Flat<K, V>>(capacity),
             Self::Papaya => make::<Papaya<K, V>>(capacity),
             Self::HashIndex => make::<SccIndex<K, V>>(capacity),
             Self::Scc => make::<SccMap<K, V>>(capacity),

@@ -34,6 +34,20 @@ pub(crate) fn enter<T>(table: &T) {
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
+/// Call before an update that takes no lock.
+///
+/// # Panics
+///
+/// Panics if this thread holds a lock of the table.
+#[inline(always)]
+pub(crate) fn assert_outside<T>(table: &T) {
+    LOCKED_TABLES.with(|locked| {
+        if locked.count.get() > 0 {
+            locked.assert_is_not_in(address(table));
+        }
+    });
+}
+
 /// Call before locking a second bucket of the same table. Only renames do this: they cannot wait
 /// for themselves.
 pub(crate) fn enter_again<T>(table: &T) {
@@ -59,13 +73,18 @@ impl LockedTables {
     }
 
     #[cold]
-    fn push_other(&self, table: *const ()) {
+    fn assert_is_not_in(&self, table: *const ()) {
         assert!(
             self.position(table).is_none(),
             "this thread already holds the lock of a bucket of this table, and would wait for itself: code that runs under \
              the lock (a key's Eq, or any code while a raw::Entry lives) may look keys up, but must not update the same \
              table; update it before or after"
         );
+    }
+
+    #[cold]
+    fn push_other(&self, table: *const ()) {
+        self.assert_is_not_in(table);
         self.push(table);
     }
 

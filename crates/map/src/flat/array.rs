@@ -272,7 +272,8 @@ impl<'a, K, V> Array<'a, K, V> {
     /// All buckets have moved, and no later reader can find the array.
     pub(super) unsafe fn retire(self) {
         // The size is not stated, so that no thread waits for readers because of it. An array is
-        // followed by a larger one, or replaced after a grace period, which bounds the memory.
+        // followed by a larger one, or replaced after a grace period. (While a deferred function
+        // blocks, it keeps the arrays behind it in the queue.)
         // SAFETY: guaranteed by the caller.
         unsafe {
             let tagged = NonNull::new_unchecked(self.tagged());

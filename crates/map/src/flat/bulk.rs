@@ -86,7 +86,7 @@ where
     /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, for each
     /// entry that [`FlatMap::iter`] would see: once, and again if the entry was not to be kept, but
     /// another thread has moved it to a larger or smaller array before it could be removed. An
-    /// entry that is replaced meanwhile stays.
+    /// entry that is replaced meanwhile stays, unless `keep` is called with the new value, too.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();

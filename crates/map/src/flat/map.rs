@@ -219,7 +219,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     /// ```
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
         crate::raw::assert_outside_sections("resizing");
-        self.table.resize_now(bits_for(buckets))
+        self.table.resize_now(|_| Some(bits_for(buckets)))
     }
 
     /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
@@ -246,7 +246,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     /// ```
     pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
         let wanted = self.policy().smallest_for(self.len().saturating_add(additional));
-        if wanted > self.buckets() { self.table.resize_now(bits_for(wanted)) } else { Ok(()) }
+        self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted > bits))
     }
 
     /// Shrinks to the size for the current number of entries. Otherwise like
@@ -260,8 +260,9 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// See [`FlatMap::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        crate::raw::assert_outside_sections("resizing");
         let wanted = self.policy().smallest_for(self.len());
-        if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+        self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
     }
 
     /// Makes room for the entries that are about to be inserted. This only saves resizes: without

@@ -36,6 +36,15 @@ use crate::worker;
 /// become one all together.
 const MAX_SHRINK: u32 = 3;
 
+/// Whether a resize is in progress after [`Table::begin`].
+enum Begun {
+    Yes,
+    /// The array has the size that is wanted.
+    NotNeeded,
+    /// Readers have to leave before the table can shrink.
+    MustWait,
+}
+
 impl<K, V, S> Table<K, V, S> {
     /// Called when an array is published.
     pub(super) fn size_changed(&self, array: Array<'_, K, V>) {
@@ -58,14 +67,22 @@ impl<K, V, S> Table<K, V, S> {
         }
     }
 
-    /// Begins to move the entries to an array of 2^`bits` buckets, which is not the present size.
-    /// Does nothing if a resize is in progress. The caller holds the resizer's mutex.
-    fn begin(&self, bits: u32, guard: &Guard) -> Result<(), AllocError> {
+    /// Begins to move the entries to an array of as many bits as `wanted` returns for the bits of the
+    /// present array; does nothing if it returns `None` or the same. The caller holds the resizer's
+    /// mutex, so no other thread begins a resize meanwhile: the present array is the one that is
+    /// replaced.
+    fn begin(&self, wanted: impl FnOnce(u32) -> Option<u32>, guard: &Guard) -> Result<Begun, AllocError> {
         let array = self.array(guard);
-        if array.next().is_none() {
-            array.begin_move(Array::allocate(bits)?);
+        if array.next().is_some() {
+            return Ok(Begun::Yes);
         }
-        Ok(())
+        let present = array.bits();
+        let Some(wanted) = wanted(present).filter(|&wanted| wanted != present) else { return Ok(Begun::NotNeeded) };
+        if wanted < present && !self.has_settled() {
+            return Ok(Begun::MustWait);
+        }
+        array.begin_move(Array::allocate(wanted.max(present.saturating_sub(MAX_SHRINK)))?);
+        Ok(Begun::Yes)
     }
 
     /// Returns whether a grace period has passed since the present array was published.
@@ -159,6 +176,7 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     /// `chains`.
     fn merge(&self, array: Array<'_, K, V>, to: usize, next: Array<'_, K, V>, chains: &mut Vec<Link<K, V>>) {
         let lost_bits = array.bits() - next.bits();
+        assert!(lost_bits <= MAX_SHRINK);
         let mut words = [Word::EMPTY; 1 << MAX_SHRINK];
         let parts = || (to << lost_bits..(to + 1) << lost_bits).map(|bucket| array.bucket_at(bucket));
         for (first, locked) in parts().zip(&mut words) {
@@ -187,36 +205,33 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         }
     }
 
-    /// Resizes to 2^`bits` buckets on the calling thread. Waits for readers if the table shrinks.
+    /// Resizes on the calling thread until the array has as many bits as `wanted` returns for its
+    /// bits, or it returns `None`. Waits for readers if the table shrinks.
     ///
     /// # Panics
     ///
     /// Panics if this thread holds a lock of the table, for which the holder of the mutex may wait.
-    pub(crate) fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
-        reentrancy::enter(self);
-        reentrancy::leave(self);
+    pub(crate) fn resize_now(&self, wanted: impl Fn(u32) -> Option<u32>) -> Result<(), AllocError> {
+        reentrancy::assert_outside(self);
         // No thread waits for readers, or runs deferred functions, while it holds the mutex:
         // functions may resize the table, too.
-        while !without_reclaiming(|| self.resize_if_settled(bits))? {
+        while !without_reclaiming(|| self.resize_if_settled(&wanted))? {
             wait_for_readers();
         }
         Ok(())
     }
 
-    /// Resizes to 2^`bits` buckets. Returns false if readers have to leave before it can shrink.
-    fn resize_if_settled(&self, bits: u32) -> Result<bool, AllocError> {
+    /// Resizes like [`resize_now`](Self::resize_now). Returns false if readers have to leave before
+    /// the table can shrink.
+    fn resize_if_settled(&self, wanted: impl Fn(u32) -> Option<u32>) -> Result<bool, AllocError> {
         let _resizer = self.resizer.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             self.finish_resize();
-            let guard = read();
-            let present = self.array(&guard).bits();
-            if present == bits {
-                return Ok(true);
+            match self.begin(&wanted, &read())? {
+                Begun::Yes => {}
+                Begun::NotNeeded => return Ok(true),
+                Begun::MustWait => return Ok(false),
             }
-            if bits < present && !self.has_settled() {
-                return Ok(false);
-            }
-            self.begin(bits.max(present.saturating_sub(MAX_SHRINK)), &guard)?;
         }
     }
 }
@@ -248,10 +263,9 @@ where
             return;
         }
         let Some(_resizer) = self.try_lock_resizer() else { return };
-        let array = self.array(guard);
-        let Some(bits) = self.wanted(array.bits()).filter(|&bits| bits > array.bits()) else { return };
+        let wanted = |present| self.wanted(present).filter(|&wanted| wanted > present);
         // Without memory the table stays as it is, and a later update tries again.
-        if self.begin(bits, guard).is_ok() {
+        if let Ok(Begun::Yes) = self.begin(wanted, guard) {
             self.ask_worker();
         }
     }
@@ -293,17 +307,20 @@ where
                 }
                 continue;
             }
-            let Some(wanted) = self.wanted(array.bits()) else { return false };
-            let Some(_resizer) = self.try_lock_resizer() else { return true };
-            if wanted < array.bits() && !self.has_settled() {
-                // Updates need not make requests, because the worker will look again. Relaxed: a
-                // hint.
-                self.requested.store(true, Relaxed);
-                return true;
-            }
-            // Without memory the table stays as it is, and a later update makes a new request.
-            if self.begin(wanted.max(array.bits().saturating_sub(MAX_SHRINK)), &guard).is_err() {
+            if self.wanted(array.bits()).is_none() {
                 return false;
+            }
+            let Some(_resizer) = self.try_lock_resizer() else { return true };
+            match self.begin(|present| self.wanted(present), &guard) {
+                Ok(Begun::Yes) => {}
+                // Without memory the table stays as it is, and a later update makes a new request.
+                Ok(Begun::NotNeeded) | Err(_) => return false,
+                Ok(Begun::MustWait) => {
+                    // Updates need not make requests, because the worker will look again. Relaxed:
+                    // a hint.
+                    self.requested.store(true, Relaxed);
+                    return true;
+                }
             }
         }
     }

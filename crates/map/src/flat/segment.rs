@@ -18,13 +18,6 @@ pub(crate) struct Entry<K, V> {
 }
 
 impl<K, V> Entry<K, V> {
-    /// Returns the bits, for a copy that takes the place of this entry.
-    #[inline(always)]
-    pub(super) fn bits(&self) -> &EntryBits<K, V> {
-        // SAFETY: `MaybeUninit` has the same layout.
-        unsafe { &*std::ptr::from_ref(self).cast() }
-    }
-
     pub(crate) fn pair(&self) -> (&K, &V) {
         (&self.key, &self.value)
     }
@@ -181,11 +174,16 @@ impl<K, V> Segment<K, V> {
         Self { word: AtomicBits::new(Word::EMPTY.bits()), next: AtomicPtr::new(null_mut()), slots }
     }
 
-    /// Allocates an empty segment outside of arrays.
+    /// Allocates an empty segment outside of arrays. Returns `None` if there is no memory below 2^48.
     pub(super) fn allocate() -> Option<NonNull<Self>> {
         // SAFETY: the size is not zero.
         let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();
-        assert!(segment.addr().get() >> Link::<K, V>::FILTER_SHIFT == 0, "a segment must lie below 2^48: {segment:p}");
+        if segment.addr().get() >> Link::<K, V>::FILTER_SHIFT != 0 {
+            // A link has no room for the address. The callers hold locks, so this must not panic.
+            // SAFETY: allocated above.
+            unsafe { dealloc(segment.as_ptr().cast(), Layout::new::<Self>()) };
+            return None;
+        }
         // SAFETY: fresh memory.
         unsafe { segment.write(Self::empty()) };
         Some(segment)

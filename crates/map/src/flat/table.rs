@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::hint::cold_path;
 use std::iter::successors;
-use std::mem::{MaybeUninit, forget, needs_drop};
+use std::mem::{ManuallyDrop, MaybeUninit, forget, needs_drop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -17,6 +17,7 @@ use super::word::{Tag, Word};
 use crate::counter::Counter;
 use crate::policy::Policy;
 use crate::raw::{self, AllocError};
+use crate::reentrancy;
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, local};
 
@@ -162,6 +163,40 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     }
 }
 
+/// An entry that is about to be put into the table. It is dropped unless it is forgotten.
+///
+/// The bits are shared with other threads as soon as a slot shows them. After that the entry must
+/// not even be moved as a value: a `Box` in it would claim that no other thread uses what it points
+/// to.
+struct Unplaced<K, V>(EntryBits<K, V>);
+
+impl<K, V> Unplaced<K, V> {
+    #[inline(always)]
+    fn new(entry: Entry<K, V>) -> Self {
+        Self(MaybeUninit::new(entry))
+    }
+
+    #[inline(always)]
+    fn get(&self) -> &Entry<K, V> {
+        // SAFETY: initialised in `new`.
+        unsafe { self.0.assume_init_ref() }
+    }
+
+    /// Returns the entry, whose bits no slot has.
+    fn into_entry(self) -> Entry<K, V> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: as above; it is read once, because `this` is not dropped.
+        unsafe { this.0.assume_init_read() }
+    }
+}
+
+impl<K, V> Drop for Unplaced<K, V> {
+    fn drop(&mut self) {
+        // SAFETY: as above. The threads that have put it into a slot have forgotten it.
+        unsafe { self.0.assume_init_drop() };
+    }
+}
+
 /// The outcome of [`Table::put`].
 pub(crate) enum Put<'g, K, V> {
     /// The key was absent; the entry is in the table now.
@@ -189,16 +224,19 @@ where
         replaces: bool,
         guard: &'g Guard,
     ) -> Put<'g, K, V> {
+        let entry = Unplaced::new(entry);
         let tag = Tag::of(hash);
         self.help_to_move(guard);
         // Declared after the entry, so that it is unlocked first if `Eq` panics.
         let mut bucket = self.lock(hash, guard);
-        match bucket.find(tag, |key| *key == entry.key) {
-            // SAFETY: live under the lock, and so until the caller leaves its section.
-            Some(current) if !replaces => Put::Occupied { current: unsafe { current.entry() }, entry },
+        match bucket.find(tag, |key| *key == entry.get().key) {
+            Some(current) if !replaces => {
+                // SAFETY: live under the lock, and so until the caller leaves its section.
+                Put::Occupied { current: unsafe { current.entry() }, entry: entry.into_entry() }
+            }
             Some(old) => {
-                if bucket.replace(old, tag, entry.bits()).is_none() {
-                    return Put::Exhausted(entry);
+                if bucket.replace(old, tag, &entry.0).is_none() {
+                    return Put::Exhausted(entry.into_entry());
                 }
                 drop(bucket);
                 forget(entry);
@@ -206,7 +244,9 @@ where
                 Put::Replaced { old: unsafe { self.retire(old, guard) } }
             }
             None => {
-                let Some(place) = bucket.insert(tag, entry.bits()) else { return Put::Exhausted(entry) };
+                let Some(place) = bucket.insert(tag, &entry.0) else {
+                    return Put::Exhausted(entry.into_entry());
+                };
                 drop(bucket);
                 forget(entry);
                 self.count_inserted(guard);
@@ -224,11 +264,12 @@ where
         entry: Entry<K, V>,
         guard: &'g Guard,
     ) -> Result<&'g Entry<K, V>, Entry<K, V>> {
+        let entry = Unplaced::new(entry);
         let tag = Tag::of(hash);
         self.help_to_move(guard);
         let mut bucket = self.lock(hash, guard);
-        let Some(old) = bucket.find(tag, |key| ptr::eq(key, &old.key)) else { return Err(entry) };
-        let Some(place) = bucket.replace(old, tag, entry.bits()) else { Segment::<K, V>::abort() };
+        let Some(old) = bucket.find(tag, |key| ptr::eq(key, &old.key)) else { return Err(entry.into_entry()) };
+        let Some(place) = bucket.replace(old, tag, &entry.0) else { Segment::<K, V>::abort() };
         drop(bucket);
         forget(entry);
         // SAFETY: this thread has replaced the old one, and made the new one live.
@@ -253,6 +294,7 @@ where
         // SAFETY: loaded under the guard.
         let found = unsafe { first.find(word, tag, &is_match, |place| place) }?;
         self.help_to_move(guard);
+        reentrancy::assert_outside(&**self);
         let is_removed = ptr::eq(found.segment, first) && first.try_remove(word, found.slot, guard);
         let removed = if is_removed { found } else { self.remove_locked(hash, is_match, guard)? };
         self.count_removed(1, guard);

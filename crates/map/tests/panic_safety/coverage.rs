@@ -64,7 +64,7 @@ fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
             public_interface(&path, names);
             continue;
         }
-        let is_flat = path.components().any(|folder| folder.as_os_str() == "flat");
+        let is_flat = folder.ends_with("src/flat");
         let source = fs::read_to_string(&path).unwrap();
         let lines = source.lines().take_while(|line| !line.contains("mod tests"));
         if is_flat == IS_FLAT {

@@ -67,10 +67,10 @@ impl<K, V, S> Table<K, V, S> {
         }
     }
 
-    /// Begins to move the entries to an array of as many bits as `wanted` returns for the bits of the
-    /// present array; does nothing if it returns `None` or the same. The caller holds the resizer's
-    /// mutex, so no other thread begins a resize meanwhile: the present array is the one that is
-    /// replaced.
+    /// Begins to move the entries to an array of as many bits as `wanted` returns for the bits of
+    /// the present array; does nothing if it returns `None` or the same. The caller holds the
+    /// resizer's mutex, so no other thread begins a resize meanwhile: the present array is the one
+    /// that is replaced.
     fn begin(&self, wanted: impl FnOnce(u32) -> Option<u32>, guard: &Guard) -> Result<Begun, AllocError> {
         let array = self.array(guard);
         if array.next().is_some() {

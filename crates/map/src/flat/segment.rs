@@ -174,7 +174,8 @@ impl<K, V> Segment<K, V> {
         Self { word: AtomicBits::new(Word::EMPTY.bits()), next: AtomicPtr::new(null_mut()), slots }
     }
 
-    /// Allocates an empty segment outside of arrays. Returns `None` if there is no memory below 2^48.
+    /// Allocates an empty segment outside of arrays. Returns `None` if there is no memory below
+    /// 2^48.
     pub(super) fn allocate() -> Option<NonNull<Self>> {
         // SAFETY: the size is not zero.
         let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();

@@ -4,7 +4,7 @@
 //! [`FlatMap`] makes the same promises as [`HashMap`](crate::HashMap), and has the same methods
 //! where they make sense. A bucket is a cache line with up to three entries of 16 bytes. So a hit
 //! in a map that exceeds the processor's caches takes one cache miss, where `HashMap` takes two; an
-//! insertion allocates nothing; and filling, iterating and clearing go through memory in order.
+//! insertion seldom allocates; and filling, iterating and clearing go through memory in order.
 //!
 //! ```
 //! use relativist::flat::FlatMap;
@@ -46,8 +46,9 @@
 //! in the link says that the tag may be there.
 //!
 //! An update locks the bucket, writes a free slot, and publishes it by one store of the word. A
-//! slot whose entry was removed is *vacated*: readers may have references to it, so it is free
-//! again only after two grace periods, which a stamp in the word shows.
+//! removal from a first segment takes no lock, but one exchange of the word, which fails if the
+//! bucket is locked. A slot whose entry was removed is *vacated*: readers may have references to
+//! it, so it is free again only after two grace periods, which a stamp in the word shows.
 //!
 //! To resize, threads copy the entries bucket by bucket to an array of another size, and set a flag
 //! in the word of each bucket that has moved. A lookup that finds the flag goes on in the next

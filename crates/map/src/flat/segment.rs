@@ -28,9 +28,9 @@ pub(super) type EntryBits<K, V> = MaybeUninit<Entry<K, V>>;
 
 /// A segment of a bucket. With entries of 16 bytes it fills a cache line.
 ///
-/// The holder of the bucket's lock writes the word, the link, and free slots. Readers load a word
-/// and read the slots that it shows as live. These stay as they are until the readers have left
-/// their sections.
+/// The holder of the bucket's lock writes the word, the link, and free slots. (A removal exchanges
+/// the word without the lock, if no thread holds it.) Readers load a word and read the slots that
+/// it shows as live. These stay as they are until the readers have left their sections.
 #[repr(C, align(64))]
 pub(super) struct Segment<K, V> {
     word: AtomicBits,
@@ -249,7 +249,7 @@ impl<K, V> Segment<K, V> {
         Word::from_bits(self.word.load(Acquire))
     }
 
-    /// Sets the word. The caller holds the lock.
+    /// Sets the word. The caller holds the lock, so no removal exchanges it meanwhile.
     pub(super) fn set_word(&self, word: Word) {
         // Release: pairs with the Acquire in `word`.
         self.word.store(word.bits(), Release);

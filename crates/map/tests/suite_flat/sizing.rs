@@ -1,10 +1,12 @@
 //! The initial sizes of flat maps, and the sizes to which they are resized.
 
+use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use relativist::{BuildError, PolicyError};
+use relativist::{BuildError, PolicyError, Relocatable};
 
 use crate::hashing::MIXED;
 use crate::tested::{HashMap, build, builder, try_build};
@@ -45,6 +47,53 @@ fn room_for_entries_is_room_for_all_of_them() {
         fill(&map, entries);
         assert_eq!((map.buckets(), map.is_resizing(), map.stats().grows), (buckets, false, 0), "{entries}");
     }
+}
+
+/// A key whose `Hash` waits while [`HELD`] is set. A map calls it when it moves the key.
+#[derive(PartialEq, Eq)]
+struct Slow(u64);
+
+static HELD: AtomicBool = AtomicBool::new(false);
+static IS_MOVING: AtomicBool = AtomicBool::new(false);
+
+// SAFETY: a number.
+unsafe impl Relocatable for Slow {}
+
+impl Hash for Slow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while HELD.load(SeqCst) && Instant::now() < end {
+            IS_MOVING.store(true, SeqCst);
+            yield_now();
+        }
+        self.0.hash(state);
+    }
+}
+
+/// A thread that asks for less room, and in a section, neither undoes what another thread reserves
+/// at the same time, nor waits for readers.
+#[test]
+fn reserving_less_keeps_the_larger_size() {
+    let map: HashMap<Slow, u64> = HashMap::new();
+    map.pin().insert(Slow(1), 1);
+    HELD.store(true, SeqCst);
+    scope(|scope| {
+        scope.spawn(|| map.reserve(3000));
+        let end = Instant::now() + Duration::from_secs(20);
+        while !IS_MOVING.load(SeqCst) {
+            assert!(Instant::now() < end, "the first thread moves no key");
+            yield_now();
+        }
+        scope.spawn(|| {
+            let _pinned = map.pin();
+            map.reserve(100);
+        });
+        // Gives the second thread time to look at the size.
+        sleep(Duration::from_millis(50));
+        HELD.store(false, SeqCst);
+    });
+    assert_eq!(map.buckets(), 1024);
+    assert_eq!(map.pin().get(&Slow(1)), Some(&1));
 }
 
 #[test]

@@ -5,13 +5,16 @@
 //! change that must be one step is one store:
 //!
 //! * An entry is *inserted* by the store of the word that shows it.
-//! * An entry is *replaced* by a store that shows the new one and no longer the old one. Both are
-//!   in the same segment, or both are among the later segments, and the store replaces all of
-//!   these. An entry of a first segment without a free slot is moved to a later segment before it
-//!   is replaced: it is in both for a while, with the same value. (If the new value were stored in
-//!   the later segment at once, a lookup could find it there, because it has read the first word
-//!   before the old one was inserted, and the next lookup the old value.)
-//! * An entry is never moved to an earlier segment, where a lookup that has passed would miss it.
+//! * An entry is *replaced* by one store that shows the new entry and hides the old one. If both
+//!   are in the same segment, that is a store of its word. If the old entry is in a later segment
+//!   without a free slot, it is a store of the link, which replaces all later segments by a copy.
+//! * An entry of a first segment without a free slot is moved to a later segment before it is
+//!   replaced. For a while both segments have it, with the same value. (Otherwise two lookups in
+//!   sequence could find the new value and then the old one: the first of them may have read the
+//!   first word before the old entry was inserted, and then find the new value in the later
+//!   segment.)
+//! * An entry is never moved to an earlier segment: a lookup that has passed that segment would
+//!   miss the entry.
 
 use std::ptr;
 
@@ -58,12 +61,12 @@ impl<K, V, S> Table<K, V, S> {
         }
     }
 
-    /// Locks the bucket of a hash, and returns the last hash of the bucket, too.
+    /// Locks the bucket of a hash. Also returns the last hash of the bucket.
     pub(super) fn lock_with_range<'t>(&'t self, hash: Hash, guard: &'t Guard) -> (LockedBucket<'t, K, V, S>, u64) {
         let bucket = self.lock(hash, guard);
         let mut array = self.array(guard);
-        // The array may have been replaced since, but the bucket is in one of these until it is
-        // unlocked.
+        // The bucket is in the present array or a later one: an array is replaced only when all its
+        // buckets have moved, and this one is locked.
         while !ptr::eq(array.bucket(hash), bucket.first) {
             array = array.next().expect("the bucket is locked, so it has not moved");
         }
@@ -72,7 +75,8 @@ impl<K, V, S> Table<K, V, S> {
     }
 }
 
-/// Locks the bucket of a first segment, and returns its word. Returns `None` if it has moved.
+/// Locks the bucket of a first segment, and returns its word. Returns `None` if the bucket has
+/// moved.
 #[inline(always)]
 pub(super) fn lock<K, V>(first: &Segment<K, V>) -> Option<Word> {
     let mut spins = 0;
@@ -94,7 +98,7 @@ pub(super) fn lock<K, V>(first: &Segment<K, V>) -> Option<Word> {
     }
 }
 
-/// Unlocks the bucket of a first segment, and sets its word.
+/// Sets the word of a first segment, which also unlocks the bucket.
 #[inline(always)]
 pub(super) fn unlock<K, V>(first: &Segment<K, V>, word: Word) {
     first.exchange_word(word);
@@ -110,7 +114,8 @@ fn wait<K, V>(first: &Segment<K, V>, spins: &mut u32) {
     SLEEPERS.wait(spins, ptr::from_ref(first).addr(), || first.word().is_locked());
 }
 
-/// Makes the exchange that has unlocked the bucket a full barrier.
+/// Wakes threads that sleep until the bucket is unlocked. Also makes the exchange that has unlocked
+/// it a full barrier.
 #[cfg(not(relativist_loom))]
 #[inline(always)]
 fn wake_waiters<K, V>(first: &Segment<K, V>) {
@@ -137,7 +142,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
     /// Finds a key with this tag. If `is_match` panics, the bucket stays as it was.
     #[inline(always)]
     pub(super) fn find(&self, tag: Tag, is_match: impl FnMut(&K) -> bool) -> Option<Place<'t, K, V>> {
-        // SAFETY: under the lock.
+        // SAFETY: under the lock; `self.word` is what this thread has found or made of the word.
         unsafe { self.first.find(self.word, tag, is_match, |place| place) }
     }
 
@@ -147,7 +152,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         let (word, mut free) = self.word.with_free_slots(1);
         let Some(slot) = free.next() else { return self.insert_later(tag, entry) };
         let place = Place { segment: self.first, slot };
-        // SAFETY: the slot is free.
+        // SAFETY: under the lock, and the slot is free.
         unsafe { place.write(entry) };
         self.word = word.with_tag(slot, tag);
         Some(place)
@@ -171,7 +176,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
             return self.replace_later(moved, tag, entry);
         };
         let place = Place { segment: self.first, slot };
-        // SAFETY: the slot is free.
+        // SAFETY: under the lock, and the slot is free.
         unsafe { place.write(entry) };
         self.word = word.with_tag(slot, tag).with_vacated(old.slot, self.begun());
         Some(place)
@@ -192,23 +197,24 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         let begun = self.begun();
         let slots = self.word.live();
         self.word = slots.fold(self.word, |word, slot| word.with_vacated(slot, begun));
-        // Lookups that come now find nothing in this segment, and no link to later ones.
+        // Lookups that load the word from here on find nothing in this segment. Removing the link
+        // hides the later ones.
         self.first.set_word(self.word.locked());
         slots.for_each(|slot| removed(Place { segment: self.first, slot }));
         let later = self.first.next();
         self.first.set_next(Link::NONE);
         let mut link = later;
-        // SAFETY: under the lock, which no other thread has taken since.
+        // SAFETY: loaded under the lock. The segments are retired below.
         while let Some(segment) = unsafe { link.segment() } {
             segment.word().live().for_each(|slot| removed(Place { segment, slot }));
             link = segment.next();
         }
-        // SAFETY: lookups no longer find them.
+        // SAFETY: they were allocated one by one, and lookups that begin now do not find them.
         unsafe { Segment::retire_chain(later) };
     }
 
-    /// Returns the latest grace period that has begun. Slots that are vacated under this lock are
-    /// stamped with it.
+    /// Returns the latest grace period that has begun: the stamp of slots that are vacated under
+    /// this lock.
     #[inline(always)]
     fn begun(&self) -> u64 {
         // Not the number that the section stored when it began: it may be older by any number of
@@ -220,14 +226,15 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
     fn insert_later(&mut self, tag: Tag, entry: &EntryBits<K, V>) -> Option<Place<'t, K, V>> {
         let (segment, word, mut free) = self.room_later(1)?;
         let place = Place { segment, slot: free.next()? };
-        // SAFETY: the slot is free.
+        // SAFETY: under the lock, and the slot is free.
         unsafe { place.write(entry) };
         self.announce(tag);
         segment.set_word(word.with_tag(place.slot, tag));
         Some(place)
     }
 
-    /// Moves an entry of the first segment to a later one that has another free slot.
+    /// Moves an entry of the first segment to a later one. That segment then still has a free slot,
+    /// for the entry that replaces the moved one.
     #[cold]
     fn move_later(&mut self, old: Place<'t, K, V>, tag: Tag) -> Option<Place<'t, K, V>> {
         let (segment, word, mut free) = self.room_later(2)?;
@@ -249,7 +256,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
             return self.rebuild_later(Some(old), |chain| chain.append(tag, entry));
         };
         let place = Place { segment, slot };
-        // SAFETY: the slot is free.
+        // SAFETY: under the lock, and the slot is free.
         unsafe { place.write(entry) };
         segment.set_word(word.with_tag(slot, tag).with_vacated(old.slot, self.begun()));
         Some(place)
@@ -263,7 +270,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         self.shorten_filter();
     }
 
-    /// Removes bits from the filter that no live entry of later segments needs.
+    /// Clears the bits of the filter that stand for no live entry of later segments.
     fn shorten_filter(&self) {
         let link = self.first.next();
         let mut exact = link.without_filter();
@@ -277,13 +284,14 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         self.first.set_next(exact);
     }
 
-    /// Makes lookups of this tag look into later segments.
+    /// Sets the bit of this tag in the filter. Called before a later segment shows an entry with
+    /// the tag: otherwise a lookup could skip that segment.
     fn announce(&self, tag: Tag) {
         let link = self.first.next();
         self.first.set_next(link.with_filter(tag.filter_bit()));
     }
 
-    /// Returns a later segment with this number of free slots, its word, and the slots. Adds one if
+    /// Returns a later segment with `wanted` free slots, its word, and the slots. Adds a segment if
     /// there is none. Returns `None` if there is no memory.
     fn room_later(&mut self, wanted: usize) -> Option<(&'t Segment<K, V>, Word, Slots)> {
         let mut last = self.first;
@@ -299,19 +307,21 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
             last = segment;
         }
         if others > live {
-            // Most slots are vacated. If a segment were added each time, a thread that stays in a
-            // section would make the chain grow without bound.
+            // Most slots are vacated. If this added a segment each time, the chain would grow
+            // without bound while a reader stays in its section.
             return self.rebuild_later(None, |chain| chain.room(wanted));
         }
         let added = Segment::allocate()?;
         last.set_next(last.next().with_segment(added));
-        // SAFETY: freed a grace period after it was removed.
+        // SAFETY: it is in the table now, and is freed a grace period after it is unlinked; the
+        // guard lasts for `'t`.
         let added = unsafe { added.as_ref() };
         Some((added, Word::EMPTY, Word::EMPTY.with_free_slots(wanted).1))
     }
 
-    /// Replaces the later segments by a copy in which all slots are live or free. The copy is
-    /// without the entry in `old`, and `add` adds to it before lookups can find it.
+    /// Replaces the later segments by a copy that has no vacated slots. Leaves out the entry in
+    /// `old`. `add` adds to the copy before lookups can find it. Returns `None`, and changes
+    /// nothing, if there is no memory.
     fn rebuild_later<R>(
         &mut self,
         old: Option<Place<'t, K, V>>,

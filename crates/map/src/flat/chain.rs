@@ -3,7 +3,8 @@
 use super::segment::{EntryBits, Link, Place, Segment};
 use super::word::{Slots, Tag, Word};
 
-/// A chain of later segments while it is filled. Dropping it frees the segments, and no entries.
+/// A chain of later segments that is being filled. Dropping it frees the segments and drops no
+/// entries.
 pub(super) struct Chain<K, V> {
     link: Link<K, V>,
 }
@@ -18,20 +19,21 @@ impl<K, V> Chain<K, V> {
     pub(super) fn append<'g>(&mut self, tag: Tag, entry: &EntryBits<K, V>) -> Option<Place<'g, K, V>> {
         let (segment, word, mut free) = self.room(1)?;
         let place = Place { segment, slot: free.next()? };
-        // SAFETY: the slot is free, and no other thread can find it.
+        // SAFETY: the slot is free, and no other thread can find the chain.
         unsafe { place.write(entry) };
         segment.set_word(word.with_tag(place.slot, tag));
         self.link = self.link.with_filter(tag.filter_bit());
         Some(place)
     }
 
-    /// Returns a segment with this number of free slots, its word, and the slots. Adds one if there
-    /// is none. Returns `None` if there is no memory.
+    /// Returns a segment with `wanted` free slots, its word, and the slots. Adds a segment if there
+    /// is none. Returns `None` if there is no memory. The caller chooses a `'g` at whose end the
+    /// segment still exists.
     pub(super) fn room<'g>(&mut self, wanted: usize) -> Option<(&'g Segment<K, V>, Word, Slots)> {
-        // SAFETY: a chain has at least one segment. They are freed with it, or a grace period after
-        // they have been in the table.
+        // SAFETY: segments are freed when the chain is dropped, or a grace period after the table
+        // has unlinked them.
         let first: &'g Segment<K, V> = unsafe { self.link.segment() }?;
-        // SAFETY: as above.
+        // SAFETY: no other thread can find the chain.
         unsafe { room_in(first, wanted) }
     }
 
@@ -48,8 +50,8 @@ impl<K, V> Drop for Chain<K, V> {
     }
 }
 
-/// Adds an entry to a bucket of an array to which no other thread has access. Returns `None` if
-/// there is no memory.
+/// Adds an entry to a bucket to which no other thread has access yet. Returns `None` if there is no
+/// memory.
 ///
 /// # Safety
 ///
@@ -67,14 +69,14 @@ pub(super) unsafe fn append_to_bucket<K, V>(first: &Segment<K, V>, tag: Tag, ent
         }
     };
     let place = Place { segment, slot: free.next()? };
-    // SAFETY: the slot is free, and no other thread can find it.
+    // SAFETY: the slot is free, and the caller guarantees the rest.
     unsafe { place.write(entry) };
     segment.set_word(word.with_tag(place.slot, tag));
     Some(())
 }
 
-/// Returns a segment of the chain that begins at `first` that has free slots, and adds one if there
-/// is none.
+/// Returns a segment with `wanted` free slots of the chain that begins at `first`. Adds a segment
+/// if there is none. Returns `None` if there is no memory.
 ///
 /// # Safety
 ///
@@ -92,7 +94,7 @@ unsafe fn room_in<K, V>(first: &Segment<K, V>, wanted: usize) -> Option<(&Segmen
             None => {
                 let added = Segment::allocate()?;
                 segment.set_next(segment.next().with_segment(added));
-                // SAFETY: as above.
+                // SAFETY: it is now in the chain, and is freed with it.
                 unsafe { added.as_ref() }
             }
         };

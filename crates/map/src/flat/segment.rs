@@ -28,9 +28,10 @@ pub(super) type EntryBits<K, V> = MaybeUninit<Entry<K, V>>;
 
 /// A segment of a bucket. With entries of 16 bytes it fills a cache line.
 ///
-/// The holder of the bucket's lock writes the word, the link, and free slots. (A removal exchanges
-/// the word without the lock, if no thread holds it.) Readers load a word and read the slots that
-/// it shows as live. These stay as they are until the readers have left their sections.
+/// The holder of the bucket's lock writes the word, the link, and free slots. (A removal may
+/// exchange the word of a first segment while no thread holds the lock.) Readers load a word and
+/// read the slots that it shows as live. No thread writes to these before the readers have left
+/// their sections.
 #[repr(C, align(64))]
 pub(super) struct Segment<K, V> {
     word: AtomicBits,
@@ -38,8 +39,8 @@ pub(super) struct Segment<K, V> {
     slots: [UnsafeCell<EntryBits<K, V>>; Word::SLOTS],
 }
 
-/// A slot is written only while no thread has a reference to it. So what a panic leaves in an entry
-/// is up to the types of keys and values.
+/// A slot is written only while no thread has a reference to it. So after a panic, an entry is
+/// broken only if its key or value is.
 impl<K: RefUnwindSafe, V: RefUnwindSafe> RefUnwindSafe for Segment<K, V> {}
 
 /// The place of an entry: a slot of a segment.
@@ -64,31 +65,34 @@ impl<'g, K, V> Place<'g, K, V> {
         unsafe { self.segment.slots.get_unchecked(self.slot) }
     }
 
+    /// Returns the entry.
+    ///
     /// # Safety
     ///
-    /// The slot is or was live, and the caller has been in its read section since, or holds the
-    /// lock.
+    /// The slot is or was live, and since then the caller has been in a read section that lasts for
+    /// `'g`, or has held the lock of the bucket.
     #[inline(always)]
     pub(super) unsafe fn entry(self) -> &'g Entry<K, V> {
-        // SAFETY: as below. A live slot is initialised.
+        // SAFETY: guaranteed by the caller. A slot is initialised before it is live.
         unsafe { self.bits().assume_init_ref() }
     }
 
-    /// Returns whether the slot has not been vacated. A slot of a bucket that has moved, or of a
-    /// segment that was replaced by a copy, stays live.
+    /// Returns whether no thread has vacated the slot. A slot stays live when its bucket moves, and
+    /// when its segment is replaced by a copy.
     pub(super) fn is_live(self) -> bool {
         self.segment.word().live().any(|slot| slot == self.slot)
     }
 
-    /// Returns the bits of the entry. Copies of `MaybeUninit` make no claims about the pointers in
-    /// it.
+    /// Returns the bits of the entry. A copy of an `Entry` would claim that its `Box`es have no
+    /// other owner. A copy of `MaybeUninit` does not.
     ///
     /// # Safety
     ///
     /// As for [`entry`](Self::entry).
     #[inline(always)]
     pub(super) unsafe fn bits(self) -> &'g EntryBits<K, V> {
-        // SAFETY: no thread writes to a live slot before the caller has left.
+        // SAFETY: no thread writes to the slot before the caller has left its section. Under the
+        // lock, only the caller writes.
         self.cell().with(|slot| unsafe { &*slot })
     }
 
@@ -102,19 +106,22 @@ impl<'g, K, V> Place<'g, K, V> {
         self.cell().with_mut(|slot| unsafe { (*slot).assume_init_drop() });
     }
 
+    /// Copies the bits of an entry into the slot.
+    ///
     /// # Safety
     ///
-    /// The slot is free, and the caller holds the lock of the bucket or is the only one that can
-    /// find it.
+    /// The slot is free, and the caller holds the lock of the bucket or is the only thread that can
+    /// find the segment.
     #[inline(always)]
     pub(super) unsafe fn write(self, entry: &EntryBits<K, V>) {
-        // SAFETY: no thread reads a free slot, and the lock excludes other writers.
+        // SAFETY: no thread reads a free slot, and the lock excludes other writers. So `entry` does
+        // not overlap with the slot either.
         self.cell().with_mut(|slot| unsafe { slot.copy_from_nonoverlapping(entry, 1) });
     }
 }
 
-/// The link to the next segment. In first segments it has a filter in its upper 16 bits: bit *n* is
-/// set if some entry in later segments has *n* in the last four bits of its tag.
+/// The link to the next segment. The link of a first segment has a filter in its upper 16 bits: bit
+/// *n* is set if an entry in a later segment has *n* in the last four bits of its tag.
 pub(super) struct Link<K, V>(*mut Segment<K, V>);
 
 impl<K, V> Clone for Link<K, V> {
@@ -157,30 +164,33 @@ impl<K, V> Link<K, V> {
         NonNull::new(self.without_filter().0)
     }
 
+    /// Returns the segment to which the link leads.
+    ///
     /// # Safety
     ///
     /// The link was loaded in a read section that lasts for `'g`, or under the lock.
     #[inline(always)]
     pub(super) unsafe fn segment<'g>(self) -> Option<&'g Segment<K, V>> {
-        // SAFETY: a segment is freed a grace period after the link to it is removed.
+        // SAFETY: a segment is freed a grace period after the link to it is removed. Only the
+        // holder of the lock removes links.
         self.pointer().map(|segment| unsafe { segment.as_ref() })
     }
 }
 
 impl<K, V> Segment<K, V> {
-    /// An empty segment. Memory filled with zeros is one, too, except under loom.
+    /// Returns an empty segment: the same as zeroed memory, except under loom.
     pub(super) fn empty() -> Self {
         let slots = std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit()));
         Self { word: AtomicBits::new(Word::EMPTY.bits()), next: AtomicPtr::new(null_mut()), slots }
     }
 
-    /// Allocates an empty segment outside of arrays. Returns `None` if there is no memory below
-    /// 2^48.
+    /// Allocates an empty segment outside of arrays. Returns `None` if there is no memory, or if
+    /// its address is not below 2^48.
     pub(super) fn allocate() -> Option<NonNull<Self>> {
         // SAFETY: the size is not zero.
         let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();
         if segment.addr().get() >> Link::<K, V>::FILTER_SHIFT != 0 {
-            // A link has no room for the address. The callers hold locks, so this must not panic.
+            // A link has no room for the address. This must not panic, because callers hold locks.
             // SAFETY: allocated above.
             unsafe { dealloc(segment.as_ptr().cast(), Layout::new::<Self>()) };
             return None;
@@ -202,8 +212,8 @@ impl<K, V> Segment<K, V> {
     ///
     /// It came from [`allocate`](Self::allocate), and no thread uses it any more.
     pub(super) unsafe fn free(segment: NonNull<Self>) {
-        // SAFETY: guaranteed by the caller. (Dropping it drops no entries. Under loom it checks
-        // that all accesses happened before.)
+        // SAFETY: guaranteed by the caller. (Dropping the segment drops no entries: its slots are
+        // `MaybeUninit`. Under loom it checks that all accesses happened before.)
         unsafe {
             segment.drop_in_place();
             dealloc(segment.as_ptr().cast(), Layout::new::<Self>());
@@ -232,8 +242,8 @@ impl<K, V> Segment<K, V> {
     /// They came from [`allocate`](Self::allocate), and no later reader can find them.
     pub(super) unsafe fn retire_chain(mut link: Link<K, V>) {
         while let Some(segment) = link.pointer() {
-            // SAFETY: guaranteed by the caller. The link of a segment that is not in the table any
-            // more does not change.
+            // SAFETY: guaranteed by the caller. The link of a segment that has left the table does
+            // not change.
             unsafe {
                 link = segment.as_ref().next();
                 defer_raw(segment.cast(), size_of::<Self>(), |segment| Self::free(segment.cast()));
@@ -243,13 +253,15 @@ impl<K, V> Segment<K, V> {
 
     #[inline(always)]
     pub(super) fn word(&self) -> Word {
-        // Acquire: pairs with the Release of `set_word` and `exchange_word`. The caller sees the
-        // entries of live slots as they were written, and if the bucket has moved, the next array
+        // Acquire: pairs with the Release of `set_word`, `exchange_word`, `try_lock` and
+        // `try_remove`. The caller sees the entries of live slots as they were written. If the word
+        // shows that the bucket has moved, the caller sees the link to the next array and the array
         // with its entries.
         Word::from_bits(self.word.load(Acquire))
     }
 
-    /// Sets the word. The caller holds the lock, so no removal exchanges it meanwhile.
+    /// Sets the word, without unlocking the bucket. The caller holds the lock, or is the only
+    /// thread that can find the segment. So no removal exchanges the word meanwhile.
     pub(super) fn set_word(&self, word: Word) {
         // Release: pairs with the Acquire in `word`.
         self.word.store(word.bits(), Release);
@@ -271,17 +283,23 @@ impl<K, V> Segment<K, V> {
         self.word.compare_exchange(word.bits(), word.locked().bits(), AcqRel, Relaxed).is_ok()
     }
 
-    /// Vacates a live slot of this first segment in one step, if its word still is `word`, and not
-    /// locked. Then nothing in it has changed since the caller loaded that word in this section:
-    /// a slot that is vacated does not become live again before the section ends.
+    /// Vacates a live slot of this first segment without locking the bucket. Returns false, and
+    /// changes nothing, if the bucket is locked or the word is no longer `word`.
+    ///
+    /// The caller has loaded `word` in its section. If the word is the same now, the slot still has
+    /// the entry that it had then: a slot that another thread has vacated since does not become
+    /// live again before the section ends.
     #[inline(always)]
     pub(super) fn try_remove(&self, word: Word, slot: usize, guard: &Guard) -> bool {
         if word.is_locked() {
             return false;
         }
-        // Loaded after the word, and so not older than its stamp.
+        // Loaded after the word, so the new stamp is not older than the one that it replaces: slots
+        // that were vacated before must not look older than they are.
         let removed = word.with_vacated(slot, clock::begun(guard));
-        // AcqRel, Relaxed: as in `try_lock` and `exchange_word`.
+        // AcqRel: Release pairs with the Acquire in `word`: it keeps publishing the entries of the
+        // other slots, as in `try_lock`. On failure the caller locks the bucket, hence Relaxed. The
+        // fence makes the exchange a full barrier, like the one that unlocks a bucket (T3).
         let is_removed = self.word.compare_exchange(word.bits(), removed.bits(), AcqRel, Relaxed).is_ok();
         fence_after_exchange();
         is_removed
@@ -289,12 +307,12 @@ impl<K, V> Segment<K, V> {
 
     #[inline(always)]
     pub(super) fn next(&self) -> Link<K, V> {
-        // Acquire: pairs with the Release of `set_next`: the caller sees the segment as it was
+        // Acquire: pairs with the Release in `set_next`. The caller sees the segment as it was
         // filled.
         Link(self.next.load(Acquire))
     }
 
-    /// Returns the link if there are later segments.
+    /// Returns the link, or `None` if there are no later segments.
     pub(super) fn later(&self) -> Option<Link<K, V>> {
         Some(self.next()).filter(|link| link.pointer().is_some())
     }
@@ -305,8 +323,8 @@ impl<K, V> Segment<K, V> {
         self.next.store(link.0, Release);
     }
 
-    /// Finds the key with this tag, in the slots that `word` shows as live, and in later segments.
-    /// Returns what `found` makes of its place.
+    /// Finds an entry with this tag for whose key `is_match` returns true, in the slots that `word`
+    /// shows as live, and in later segments. Returns the result of `found` for its place.
     ///
     /// # Safety
     ///
@@ -333,8 +351,9 @@ impl<K, V> Segment<K, V> {
         unsafe { self.find_further(word, tag, is_match) }.map(found)
     }
 
-    /// Finds the key in other slots than the first that matches. Not inlined, so that most lookups
-    /// take few instructions: the fewer they take, the more of them the processor overlaps.
+    /// Continues [`find`](Self::find) after the first slot whose tag matches, whose key has already
+    /// been compared. Not inlined, so that most lookups take few instructions: then the processor
+    /// overlaps the cache misses of more lookups.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! The word of a segment: which slots are live, with a tag of each, and when others were vacated.
+//! The word of a segment: the tags of its live slots, and when its other slots were vacated.
 //!
 //! ```text
 //!  63         50   49       48     47       32 31       16 15        0
@@ -7,11 +7,12 @@
 //! +-------------+-------+--------+-----------+-----------+-----------+
 //! ```
 //!
-//! * *slot n:* 0 if the slot is free; a [`Tag`], which has its highest bit set, if it is live; 1 if
-//!   it is *vacated*: it held an entry to which readers may still have references.
+//! * *slot n:* 0 if the slot is free. A [`Tag`], which has its highest bit set, if the slot is
+//!   live. 1 if the slot is *vacated*: it held an entry to which readers may still have references.
 //! * *stamp:* the number of the latest grace period that had begun when a slot of this segment was
-//!   vacated last, modulo 2^14. When it wraps, vacated slots look younger than they are, never
-//!   older, unless 2^13 grace periods began and did not end.
+//!   last vacated, modulo 2^14. After 2^14 grace periods the numbers repeat. Then vacated slots
+//!   look younger than they are, which only delays their reuse. They never look older, because
+//!   fewer than 2^13 grace periods have begun and not ended.
 //! * *locked:* an update or a mover holds the lock of the bucket. Only in first segments.
 //! * *moved:* the entries of the bucket are in the next array. Only in first segments.
 
@@ -26,14 +27,15 @@ pub(super) struct Tag(u64);
 impl Tag {
     const LIVE: u64 = 1 << 15;
 
-    /// Takes bits below those that choose buckets, and above the lowest, which are weak.
+    /// Takes bits 20 to 34. They are below those that choose the bucket, in arrays of up to 2^29
+    /// buckets. The lowest bits of a hash are weak.
     #[inline(always)]
     pub(super) fn of(hash: Hash) -> Self {
         Self(hash.get() >> 20 & 0xffff | Self::LIVE)
     }
 
-    /// Returns the filter bit that stands for this tag, and for others; see
-    /// [`Link`](super::segment::Link).
+    /// Returns the bit for this tag in the filter of a [`Link`](super::segment::Link). Tags share
+    /// bits.
     #[inline(always)]
     pub(super) fn filter_bit(self) -> usize {
         1 << (self.0 & 15)
@@ -48,6 +50,7 @@ impl Word {
     /// The number of slots of a segment.
     pub(super) const SLOTS: usize = 3;
 
+    /// The lowest bit of each lane: a lane is the 16 bits of a slot.
     const LANES: u64 = 0x0001_0001_0001;
     const HIGHEST: u64 = Self::LANES << 15;
     const LOWER: u64 = Self::HIGHEST - Self::LANES;
@@ -98,7 +101,8 @@ impl Word {
     #[inline(always)]
     pub(super) fn first_match(self, tag: Tag) -> Option<usize> {
         let differences = self.0 ^ (tag.0 * Self::LANES);
-        // Exact for the lowest lane that is zero. Higher ones may be found although they are not.
+        // Only the lowest lane found is certain to be zero: the subtraction borrows from the lanes
+        // above it.
         let zeros = differences.wrapping_sub(Self::LANES) & !differences & Self::HIGHEST;
         (zeros != 0).then(|| zeros.trailing_zeros() as usize / 16)
     }
@@ -112,7 +116,7 @@ impl Word {
         Slots(!nonzero & Self::HIGHEST)
     }
 
-    /// Returns the free slots, without those that were vacated.
+    /// Returns the free slots. Vacated ones do not count.
     #[inline(always)]
     fn free(self) -> Slots {
         Slots(!(self.0 | (self.0 & Self::LANES) << 15) & Self::HIGHEST)
@@ -122,7 +126,7 @@ impl Word {
         Slots((self.0 & Self::LANES) << 15 & !self.0)
     }
 
-    /// Returns the word with vacated slots made free, if no reader has references to them any more.
+    /// Makes vacated slots free, if no reader can have references to their entries any more.
     fn reclaimed(self) -> Self {
         if self.vacated().is_empty() || !self.has_aged(clock::ended()) {
             return self;
@@ -132,16 +136,16 @@ impl Word {
         Self(self.0 & ((live_lanes * Self::LANE) | other_bits))
     }
 
-    /// Returns whether enough grace periods have ended since the stamp, when the latest one that
-    /// has ended is `ended`.
+    /// Returns whether enough grace periods have ended since the stamp. `ended` is the latest one
+    /// that has ended.
     fn has_aged(self, ended: u64) -> bool {
         let age = ended.wrapping_sub(self.0 >> Self::STAMP_SHIFT) & Self::STAMP_MASK;
         // The stamp may be newer than the latest grace period that has ended.
         (clock::GRACE_PERIODS..Self::STAMP_MASK / 2).contains(&age)
     }
 
-    /// Returns the word and its free slots. Vacated slots are made free if they can be, and are
-    /// needed to have `wanted` of them.
+    /// Returns the word and its free slots. If fewer than `wanted` are free, first makes vacated
+    /// slots free, if that is possible.
     #[inline(always)]
     pub(super) fn with_free_slots(self, wanted: usize) -> (Self, Slots) {
         let free = self.free();
@@ -159,11 +163,12 @@ impl Word {
         Self(self.0 | tag.0 << (slot * 16))
     }
 
-    /// Vacates a live slot. `begun` is the latest grace period that had begun after the caller had
-    /// locked the bucket inside of a read section.
+    /// Vacates a live slot. `begun` is the latest grace period that has begun. The caller has
+    /// loaded it in a read section, after it had locked the bucket or loaded this word.
     #[inline(always)]
     pub(super) fn with_vacated(self, slot: usize, begun: u64) -> Self {
-        // The new stamp makes slots younger that were vacated before.
+        // The new stamp also delays the reuse of slots that were vacated before. So those whose
+        // grace periods have ended are made free first.
         let Self(word) = self.reclaimed();
         let lane = Self::LANE << (slot * 16) | Self::STAMP_MASK << Self::STAMP_SHIFT;
         Self(word & !lane | Self::VACATED << (slot * 16) | begun << Self::STAMP_SHIFT)
@@ -220,8 +225,8 @@ mod tests {
         Tag::of(Hash::from_mixed(bits << 20))
     }
 
-    /// Every combination of some tags and states of the three slots, with the other bits set and
-    /// clear.
+    /// Tests all combinations of some tags and states in the three slots, once with the other bits
+    /// set and once with them clear.
     #[test]
     fn slots_are_found_by_their_state_and_tag() {
         let lanes = [0, Word::VACATED, tag(0).0, tag(1).0, tag(2).0, tag(0x7fff).0, tag(0x7ffe).0, tag(0x100).0];
@@ -242,7 +247,8 @@ mod tests {
         }
     }
 
-    /// The second grace period after the stamp has to end, whatever the numbers are modulo 2^14.
+    /// A slot is reused when the second grace period after its stamp has ended, also where the
+    /// stamp wraps.
     #[test]
     fn vacated_slots_age_by_grace_periods() {
         for begun in [1, 2, 1000, 0x3ffe, 0x3fff, 0x4000, 0x4001, 1 << 40] {

@@ -13,25 +13,26 @@ use crate::memory;
 use crate::raw::{AllocError, Hash};
 use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
 
-/// What an array has in addition to its segments, which it follows in memory.
+/// The footer of an array, which comes after its segments in memory.
 ///
-/// Lookups need it only when a bucket has moved. So the segments begin where the memory does, which
-/// may be in huge pages, and a pointer to them has the number of bits in its lowest bits.
+/// Lookups need it only for buckets that have moved. All that other lookups need is the pointer to
+/// the segments, which has the number of bits of a bucket number in its lowest bits.
 struct Footer<K, V> {
-    /// The array to which this one is being moved, or was; tagged like [`AtomicArray`]. Null before
-    /// that.
+    /// The next array, to which the entries are being moved or have been; tagged like
+    /// [`AtomicArray`]. Null before that.
     next: AtomicPtr<Segment<K, V>>,
-    /// The chunks of buckets that threads have begun to move, and those that they have moved.
+    /// The number of chunks of buckets that threads have begun to move, or more when all are taken.
     claimed: AtomicUsize,
+    /// The number of chunks that have moved.
     moved: AtomicBits,
-    /// The later segments of buckets that have moved: freed with the array.
+    /// The later segments of buckets that have moved. They are freed with the array.
     chains: Mutex<Vec<ChainOfMoved<K, V>>>,
 }
 
 /// The link of a bucket that has moved.
 struct ChainOfMoved<K, V>(Link<K, V>);
 
-// SAFETY: it is used once, by the thread that frees the array.
+// SAFETY: only the thread that frees the array uses it, and drops no entries.
 unsafe impl<K, V> Send for ChainOfMoved<K, V> {}
 
 /// An array that is alive during `'a`.
@@ -58,15 +59,18 @@ impl<K, V> AtomicArray<K, V> {
         Self(AtomicPtr::new(array.tagged()))
     }
 
+    /// Loads the array.
+    ///
     /// # Safety
     ///
-    /// The array stored must stay alive during `'a`.
+    /// The array stored stays alive during `'a`.
     #[inline(always)]
     pub(super) unsafe fn load<'a>(&self) -> Array<'a, K, V> {
         // Acquire: pairs with the Release in `publish`: the caller sees all buckets as they were
         // moved.
         let tagged = self.0.load(Acquire);
         // SAFETY: never null.
+        // The pointer came from `tagged`, and the caller guarantees that the array is alive.
         unsafe { Array::of_tagged(NonNull::new_unchecked(tagged)) }
     }
 
@@ -83,7 +87,7 @@ impl<'a, K, V> Array<'a, K, V> {
     /// The bits of a pointer that are zero in the address of a segment.
     const TAG: usize = align_of::<Segment<K, V>>() - 1;
 
-    /// The number of buckets, of the larger array, that a thread moves at a time.
+    /// A thread claims 2^`CHUNK_BITS` buckets of the larger array at a time.
     const CHUNK_BITS: u32 = if cfg!(relativist_loom) { 1 } else { 6 };
 
     /// Allocates 2^`bits` empty buckets. A bucket is found by shifting hashes, which needs at least
@@ -94,7 +98,7 @@ impl<'a, K, V> Array<'a, K, V> {
         let memory = memory::allocate_zeroed(layout).ok_or(failed)?;
         let array = Self { segments: memory.cast(), bits, alive: PhantomData };
         debug_assert_eq!(footer, array.len() * size_of::<Segment<K, V>>());
-        // SAFETY: fresh memory of sufficient size and alignment.
+        // SAFETY: fresh memory of sufficient size and alignment. Segments of zeros are empty.
         unsafe {
             #[cfg(relativist_loom)]
             (0..array.len()).for_each(|bucket| array.segments.add(bucket).write(Segment::empty()));
@@ -113,18 +117,19 @@ impl<'a, K, V> Array<'a, K, V> {
         if bits > Self::MAX_BITS {
             return None;
         }
-        // A segment is aligned to a cache line, and so is its size. So there is no padding.
+        // The size of a segment is a multiple of a cache line, so no padding precedes the footer.
         let segments = Layout::array::<Segment<K, V>>(1 << bits).ok()?;
         segments.extend(Layout::new::<Footer<K, V>>()).ok()
     }
 
+    /// Returns the pointer to the segments, tagged with the number of bits.
     fn tagged(self) -> *mut Segment<K, V> {
         self.segments.as_ptr().map_addr(|address| address | self.bits as usize)
     }
 
     /// # Safety
     ///
-    /// The array is alive during `'a`.
+    /// The pointer came from [`tagged`](Self::tagged), and the array is alive during `'a`.
     #[inline(always)]
     unsafe fn of_tagged(tagged: NonNull<Segment<K, V>>) -> Self {
         let bits = (tagged.addr().get() & Self::TAG) as u32;
@@ -152,13 +157,13 @@ impl<'a, K, V> Array<'a, K, V> {
         hash.get().wrapping_shr(self.shift()) as usize
     }
 
-    /// A hash has its bucket in the highest bits: returns the number of the others.
+    /// Returns the number of bits of a hash that do not choose the bucket: all but the highest.
     #[inline(always)]
     fn shift(&self) -> u32 {
         64 - self.bits
     }
 
-    /// Returns the first hash of a bucket, and the last.
+    /// Returns the first and the last hash of a bucket.
     pub(super) fn hashes_of(&self, bucket: usize) -> (u64, u64) {
         let first = (bucket as u64) << self.shift();
         (first, first | ((1 << self.shift()) - 1))
@@ -178,7 +183,7 @@ impl<'a, K, V> Array<'a, K, V> {
         unsafe { self.segments.add(bucket).as_ref() }
     }
 
-    /// Returns the array to which this one is being moved, or was.
+    /// Returns the array to which the entries are being moved, or have been.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Self> {
         // Acquire: pairs with the Release in `begin_move`: the caller sees the empty segments.
@@ -187,18 +192,19 @@ impl<'a, K, V> Array<'a, K, V> {
         NonNull::new(next).map(|tagged| unsafe { Self::of_tagged(tagged) })
     }
 
-    /// Makes threads move this array to `next`. The caller holds the resizer's mutex.
+    /// Begins a resize: from now on, threads move entries to `next`. The caller holds the resizer's
+    /// mutex.
     pub(super) fn begin_move(&self, next: Self) {
         // Release: pairs with the Acquire in `next`.
         self.footer().next.store(next.tagged(), Release);
     }
 
-    /// Takes buckets to move: a range of the smaller one of the two arrays. Returns `None` if all
-    /// are taken.
+    /// Claims buckets to move: a range of buckets of the smaller one of the two arrays. Returns
+    /// `None` if all have been claimed.
     pub(super) fn claim(&self, next: &Self) -> Option<std::ops::Range<usize>> {
         let (chunk, chunks) = self.chunks(next);
-        // Relaxed, both: a claim orders nothing; the lock of each bucket does. The load keeps the
-        // counter from overflowing.
+        // Relaxed, both: a claim publishes nothing; the locks of the buckets order what the movers
+        // read and write. The load keeps the counter from overflowing.
         if self.footer().claimed.load(Relaxed) >= chunks {
             return None;
         }
@@ -206,7 +212,8 @@ impl<'a, K, V> Array<'a, K, V> {
         (claimed < chunks).then(|| claimed * chunk..(claimed + 1) * chunk)
     }
 
-    /// Called after all buckets of a claim have moved. Returns whether these were the last.
+    /// Called after all buckets of a claim have moved. Returns whether all buckets of the array
+    /// have moved now.
     pub(super) fn complete_claim(&self, next: &Self) -> bool {
         // AcqRel: the thread that moves the last buckets sees what the others have moved, and
         // publishes it together with the next array.
@@ -220,13 +227,15 @@ impl<'a, K, V> Array<'a, K, V> {
         (1 << chunk, 1 << (smaller - chunk))
     }
 
-    /// Calls a function with the number of entries of each bucket. It is exact if no thread updates
-    /// the table, even if it is resized meanwhile.
+    /// Calls a function with the number of entries of each bucket. The numbers are exact if no
+    /// thread updates the table, even if threads resize it meanwhile. Entries that have moved to a
+    /// smaller array count in the first of the buckets that became one.
     pub(super) fn count_entries(&self, mut count: impl FnMut(usize)) {
         let smaller = self.next().filter(|next| next.bits() < self.bits());
         let group = smaller.map_or(1, |next| 1 << (self.bits() - next.bits()));
         for start in (0..self.len()).step_by(group) {
-            // The last one of the buckets that become one is unlocked last.
+            // `merge` sets the flags in the order of the buckets. So if the last one has its flag,
+            // all have moved.
             let has_moved = |_: &Self| self.bucket_at(start + group - 1).word().is_moved();
             if let Some(next) = smaller.filter(has_moved) {
                 count(next.entries_of(start / group));
@@ -237,8 +246,8 @@ impl<'a, K, V> Array<'a, K, V> {
         }
     }
 
-    /// Counts the entries of a bucket. If it was split, counts those of the buckets of the larger
-    /// array.
+    /// Counts the entries of a bucket. If the bucket was split, counts those of its parts in the
+    /// larger array.
     fn entries_of(&self, bucket: usize) -> usize {
         let first = self.bucket_at(bucket);
         let word = first.word();
@@ -251,7 +260,7 @@ impl<'a, K, V> Array<'a, K, V> {
         entries
     }
 
-    /// Returns the later segments of buckets that have not moved.
+    /// Returns the links to the later segments of buckets that have not moved.
     pub(super) fn chains_in_place(self) -> impl Iterator<Item = Link<K, V>> + use<'a, K, V> {
         let buckets = (0..self.len()).map(move |bucket| self.bucket_at(bucket));
         buckets.filter(|first| !first.word().is_moved()).filter_map(Segment::later)
@@ -272,8 +281,9 @@ impl<'a, K, V> Array<'a, K, V> {
     /// All buckets have moved, and no later reader can find the array.
     pub(super) unsafe fn retire(self) {
         // The size is not stated, so that no thread waits for readers because of it. An array is
-        // followed by a larger one, or replaced after a grace period. (While a deferred function
-        // blocks, it keeps the arrays behind it in the queue.)
+        // followed by a larger one, or by a smaller one after a grace period, so the arrays that
+        // wait to be freed are bounded. (A deferred function that blocks delays those behind it in
+        // the queue.)
         // SAFETY: guaranteed by the caller.
         unsafe {
             let tagged = NonNull::new_unchecked(self.tagged());
@@ -281,12 +291,12 @@ impl<'a, K, V> Array<'a, K, V> {
         }
     }
 
-    /// Frees the array, and the segments of buckets that have moved. Drops no entries, and frees no
-    /// other segments.
+    /// Frees the array, and the later segments of buckets that have moved. Later segments of other
+    /// buckets stay allocated. Drops no entries.
     ///
     /// # Safety
     ///
-    /// No thread uses it any more.
+    /// No thread uses the array any more.
     pub(super) unsafe fn free(self) {
         let (layout, footer) = Self::layout(self.bits).expect("the array was allocated with this layout");
         // SAFETY: guaranteed by the caller; each chain is in the list once.
@@ -301,16 +311,18 @@ impl<'a, K, V> Array<'a, K, V> {
     }
 }
 
-/// Calls a function for each place with a live entry in a bucket that is locked, or that no other
-/// thread can find. `word` is the word of its first segment. If another thread updates the bucket
-/// meanwhile, a caller in a read section may see an entry twice, or not.
+/// Calls a function for the place of each live entry in a bucket. `word` is the word of its first
+/// segment. The caller holds the lock, or is the only thread that can find the bucket, or is in a
+/// read section. In the last case, if another thread updates the bucket meanwhile, the function may
+/// see an entry twice, or miss one.
 pub(super) fn for_each_live<K, V>(first: &Segment<K, V>, word: Word, mut f: impl FnMut(Place<'_, K, V>, Tag)) {
     let mut segment = Some((first, word));
     while let Some((here, word)) = segment {
         for slot in word.live() {
             f(Place { segment: here, slot }, word.tag(slot));
         }
-        // SAFETY: the caller holds the lock, is alone, or is in a section that lasts longer.
+        // SAFETY: the caller holds the lock, or is the only thread that can find the bucket, or is
+        // in a read section.
         segment = unsafe { here.next().segment() }.map(|next| (next, next.word()));
     }
 }

@@ -23,14 +23,15 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, local};
 
 /// The state of a map, which it shares with the resize worker.
 pub(crate) struct Table<K, V, S> {
-    /// Replaced when all its buckets have moved to the next one; freed after a grace period.
+    /// The present array. It is replaced when all its buckets have moved to the next array, and
+    /// freed after a grace period.
     pub(super) array: AtomicArray<K, V>,
     pub(super) hasher: S,
     pub(super) policy: Policy,
     pub(super) count: Counter,
-    /// The number of removals after which a thread drives grace periods.
+    /// A thread drives grace periods after this number of removals and replacements.
     pub(super) drive_interval: AtomicUsize,
-    /// Held to begin a resize.
+    /// Locked to begin a resize.
     pub(super) resizer: Mutex<()>,
     /// Set while the worker has a request to look at this table.
     pub(super) requested: AtomicBool,
@@ -40,14 +41,15 @@ pub(crate) struct Table<K, V, S> {
     pub(super) shrinks: AtomicU64,
 }
 
-// SAFETY: entries are inserted only if they are `Relocatable`, and so `Send + Sync + 'static`. The
-// table shares references to them, moves their bits, and drops them on any thread.
+// SAFETY: the table shares references to entries, moves their bits, and drops them on any thread.
+// This is sound for types that are `Send + Sync`. The hasher moves with the table.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for Table<K, V, S> {}
-// SAFETY: as above.
+// SAFETY: as above. The hasher is shared with the table.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for Table<K, V, S> {}
 
 local! {
-    /// The number of removals by this thread since it has driven grace periods.
+    /// The number of removals and replacements by this thread, in all tables, since it last drove
+    /// grace periods.
     static REMOVALS: Cell<usize> = Cell::new(0);
 }
 
@@ -67,7 +69,7 @@ impl<K, V, S> Table<K, V, S> {
             shrinks: AtomicU64::new(0),
         };
         table.size_changed(array);
-        // Unlocking a bucket relies on RCU having chosen its barrier.
+        // RCU chooses its barrier here, and not in the first operation on the map.
         active_barrier();
         Ok(table)
     }
@@ -75,7 +77,7 @@ impl<K, V, S> Table<K, V, S> {
     #[inline(always)]
     pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g, K, V> {
         // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
-        // before it was found.
+        // before this loads it.
         unsafe { self.array.load() }
     }
 
@@ -90,8 +92,8 @@ impl<K, V, S> Table<K, V, S> {
         self.array(guard).next().is_some()
     }
 
-    /// Returns statistics about the present array. Entries that have moved count in the buckets
-    /// that they were in.
+    /// Returns statistics about the present array. During a resize, entries that have moved count
+    /// in the buckets from which they came, or in the first of those that became one.
     pub(crate) fn stats(&self, guard: &Guard) -> Stats {
         let array = self.array(guard);
         let mut stats = Stats::default();
@@ -115,7 +117,7 @@ impl<K, V, S> Table<K, V, S> {
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
         let (first, word) = self.bucket(hash, guard);
-        // SAFETY: loaded under the guard, and live in this section.
+        // SAFETY: the word was loaded under the guard, and shows the slot as live.
         unsafe { first.find(word, Tag::of(hash), is_match, |place| place.entry()) }
     }
 
@@ -127,19 +129,19 @@ impl<K, V, S> Table<K, V, S> {
         guard: &'g Guard,
     ) -> Option<Place<'g, K, V>> {
         let (first, word) = self.bucket(hash, guard);
-        // SAFETY: loaded under the guard.
+        // SAFETY: the word was loaded under the guard.
         unsafe { first.find(word, Tag::of(hash), is_match, |place| place) }
     }
 
-    /// Returns the first segment of the bucket of a hash, in the array that it has not been moved
-    /// from, and its word.
+    /// Returns the first segment of the bucket of a hash, and its word. Searches the arrays from
+    /// the present one on, until it finds one from which the bucket has not moved.
     #[inline(always)]
     fn bucket<'g>(&'g self, hash: raw::Hash, guard: &'g Guard) -> (&'g Segment<K, V>, Word) {
         let mut array = self.array(guard);
         loop {
             let first = array.bucket(hash);
-            // The flag and the tags have to come from the same load. If the flag were loaded later,
-            // the entry might have moved in between.
+            // The flag *moved* and the tags have to come from the same load. Otherwise the bucket
+            // could move, and an update change it in the next array, in between.
             let word = first.word();
             if !word.is_moved() {
                 return (first, word);
@@ -163,11 +165,11 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     }
 }
 
-/// An entry that is about to be put into the table. It is dropped unless it is forgotten.
+/// An entry that is about to be put into the table. Unless it is forgotten, it drops the entry.
 ///
-/// The bits are shared with other threads as soon as a slot shows them. After that the entry must
-/// not even be moved as a value: a `Box` in it would claim that no other thread uses what it points
-/// to.
+/// As soon as a word shows the slot with the bits as live, they are shared with other threads.
+/// After that the entry must not even be moved as an `Entry`: a `Box` in it would claim that no
+/// other thread uses the memory to which it points.
 struct Unplaced<K, V>(EntryBits<K, V>);
 
 impl<K, V> Unplaced<K, V> {
@@ -182,30 +184,31 @@ impl<K, V> Unplaced<K, V> {
         unsafe { self.0.assume_init_ref() }
     }
 
-    /// Returns the entry, whose bits no slot has.
+    /// Returns the entry. No live slot has its bits.
     fn into_entry(self) -> Entry<K, V> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: as above; it is read once, because `this` is not dropped.
+        // SAFETY: initialised in `new`, and read once, because `this` is not dropped.
         unsafe { this.0.assume_init_read() }
     }
 }
 
 impl<K, V> Drop for Unplaced<K, V> {
     fn drop(&mut self) {
-        // SAFETY: as above. The threads that have put it into a slot have forgotten it.
+        // SAFETY: initialised in `new`. A thread that has put the bits into a live slot forgets
+        // this value, so it drops no entry of the table.
         unsafe { self.0.assume_init_drop() };
     }
 }
 
 /// The outcome of [`Table::put`].
 pub(crate) enum Put<'g, K, V> {
-    /// The key was absent; the entry is in the table now.
+    /// The key was absent. The entry is in the table now.
     Inserted(&'g Entry<K, V>),
-    /// The key was in this entry, which was replaced.
+    /// The key was present. Its entry was replaced.
     Replaced { old: &'g Entry<K, V> },
-    /// The key is in this entry, which was not replaced. The new one is returned.
+    /// The key is present. Its entry was not replaced, and the new entry is returned.
     Occupied { current: &'g Entry<K, V>, entry: Entry<K, V> },
-    /// There is no memory for another segment. The entry is returned.
+    /// There is no memory for another segment. The new entry is returned.
     Exhausted(Entry<K, V>),
 }
 
@@ -215,7 +218,8 @@ where
     V: Relocatable,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Inserts an entry. If its key is in the table, replaces that entry if `replaces`.
+    /// Inserts an entry. If its key is in the table, replaces the entry of the key if `replaces` is
+    /// true, and changes nothing otherwise.
     #[inline]
     pub(crate) fn put<'g>(
         self: &'g Arc<Self>,
@@ -227,11 +231,12 @@ where
         let entry = Unplaced::new(entry);
         let tag = Tag::of(hash);
         self.help_to_move(guard);
-        // Declared after the entry, so that it is unlocked first if `Eq` panics.
+        // Declared after `entry`: if `Eq` panics, the bucket is unlocked before the entry is
+        // dropped, whose destructor may use the table.
         let mut bucket = self.lock(hash, guard);
         match bucket.find(tag, |key| *key == entry.get().key) {
             Some(current) if !replaces => {
-                // SAFETY: live under the lock, and so until the caller leaves its section.
+                // SAFETY: live under the lock. So its slot is not used again in this section.
                 Put::Occupied { current: unsafe { current.entry() }, entry: entry.into_entry() }
             }
             Some(old) => {
@@ -240,7 +245,7 @@ where
                 }
                 drop(bucket);
                 forget(entry);
-                // SAFETY: this thread has just replaced it.
+                // SAFETY: this thread has just replaced it, under the guard.
                 Put::Replaced { old: unsafe { self.retire(old, guard) } }
             }
             None => {
@@ -250,13 +255,14 @@ where
                 drop(bucket);
                 forget(entry);
                 self.count_inserted(guard);
-                // SAFETY: this thread has made it live, and is in its section since.
+                // SAFETY: this thread has made the slot live, in this section.
                 Put::Inserted(unsafe { place.entry() })
             }
         }
     }
 
-    /// Replaces exactly this entry. Fails if it is no longer in the table, or has been moved.
+    /// Replaces the entry `old`. Returns the new entry as the error if `old` is no longer in the
+    /// table, or no longer at its address.
     pub(crate) fn replace<'g>(
         self: &'g Arc<Self>,
         hash: raw::Hash,
@@ -272,14 +278,15 @@ where
         let Some(place) = bucket.replace(old, tag, &entry.0) else { Segment::<K, V>::abort() };
         drop(bucket);
         forget(entry);
-        // SAFETY: this thread has replaced the old one, and made the new one live.
+        // SAFETY: this thread has replaced the old entry, and made the new one live, in this
+        // section.
         unsafe {
             self.retire(old, guard);
             Ok(place.entry())
         }
     }
 
-    /// Removes a key, and returns its entry. Wait-free if it is absent.
+    /// Removes a key, and returns its entry. Wait-free if the key is absent.
     #[inline]
     pub(crate) fn remove<'g>(
         self: &'g Arc<Self>,
@@ -288,17 +295,17 @@ where
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
         let tag = Tag::of(hash);
-        // Looks up without the lock first: removals of absent keys end here, and the others have in
-        // the cache what they read under the lock.
+        // The lookup without the lock ends removals of absent keys. The others then find in the
+        // cache what they read under the lock.
         let (first, word) = self.bucket(hash, guard);
-        // SAFETY: loaded under the guard.
+        // SAFETY: the word was loaded under the guard.
         let found = unsafe { first.find(word, tag, &is_match, |place| place) }?;
         self.help_to_move(guard);
         reentrancy::assert_outside(&**self);
         let is_removed = ptr::eq(found.segment, first) && first.try_remove(word, found.slot, guard);
         let removed = if is_removed { found } else { self.remove_locked(hash, is_match, guard)? };
         self.count_removed(1, guard);
-        // SAFETY: this thread has just removed it.
+        // SAFETY: this thread has just removed it, under the guard.
         Some(unsafe { self.retire(removed, guard) })
     }
 
@@ -314,8 +321,8 @@ where
         Some(place)
     }
 
-    /// Removes exactly this entry. Returns false if it is no longer in the table, or has been
-    /// moved.
+    /// Removes the entry `old`. Returns false if it is no longer in the table, or no longer at its
+    /// address.
     pub(crate) fn remove_exactly(self: &Arc<Self>, hash: raw::Hash, old: &Entry<K, V>, guard: &Guard) -> bool {
         self.help_to_move(guard);
         let mut bucket = self.lock(hash, guard);
@@ -323,7 +330,7 @@ where
         bucket.remove(place);
         drop(bucket);
         self.count_removed(1, guard);
-        // SAFETY: this thread has just removed it.
+        // SAFETY: this thread has just removed it, under the guard.
         unsafe { self.retire(place, guard) };
         true
     }
@@ -346,7 +353,7 @@ where
                 self.count_removed(removed, guard);
             }
             for place in to_drop.drain(..) {
-                // SAFETY: this thread has just removed it.
+                // SAFETY: this thread has just removed it, under the guard.
                 unsafe { self.retire(place, guard) };
             }
             cursor = last.checked_add(1);
@@ -364,15 +371,15 @@ where
         self.drive_grace_periods(guard);
         if needs_drop::<Entry<K, V>>() {
             // SAFETY: guaranteed by the caller. The slot is used again when readers have left,
-            // perhaps before the function runs; so the function gets a copy.
+            // maybe before the deferred function runs. So that function gets a copy of the entry.
             unsafe { drop_later(place.bits()) };
         }
-        // SAFETY: it was live in this section.
+        // SAFETY: the slot was live in this section.
         unsafe { place.entry() }
     }
 
-    /// Vacated slots are free again after two grace periods. Where removals defer nothing, these
-    /// have to be driven.
+    /// Drives grace periods now and then. Vacated slots are free again after two grace periods, and
+    /// removals that defer nothing would not make these begin or end.
     #[inline(always)]
     fn drive_grace_periods(&self, _: &Guard) {
         let is_due = REMOVALS.with(|removals| {
@@ -396,8 +403,8 @@ impl<K, V, S> Table<K, V, S> {
     pub(super) fn take_bucket(&mut self, hash: u64, entries: &mut Vec<Entry<K, V>>) -> Option<u64> {
         let guard = read();
         let (mut bucket, last) = self.lock_with_range(raw::Hash::from_mixed(hash), &guard);
-        // SAFETY: it is removed, so nothing else drops it. No references to it are left, because
-        // this thread has exclusive access to the table.
+        // SAFETY: the entry is removed, so no other code drops it. No references to it are left,
+        // because this thread has exclusive access to the table.
         bucket.remove_all(|place| entries.push(unsafe { place.bits().assume_init_read() }));
         self.count.add(-entries.len().cast_signed(), &guard);
         last.checked_add(1)
@@ -408,8 +415,8 @@ impl<K, V, S> Table<K, V, S> {
 ///
 /// # Safety
 ///
-/// These are the bits of an entry that is not in the table any more, and that may be dropped on any
-/// thread at any later time.
+/// The entry with these bits is not in the table any more, no other code drops it, and it may be
+/// dropped on any thread at any later time.
 unsafe fn drop_later<K, V>(bits: &EntryBits<K, V>) {
     let mut copy = Box::<EntryBits<K, V>>::new(MaybeUninit::uninit());
     // SAFETY: guaranteed by the caller: the copy is the only one that is dropped.
@@ -423,32 +430,33 @@ unsafe fn drop_later<K, V>(bits: &EntryBits<K, V>) {
 impl<K, V, S> Drop for Table<K, V, S> {
     fn drop(&mut self) {
         // SAFETY: no thread uses the table any more: lookups and updates borrow the map, and the
-        // worker has an owner's count.
+        // worker holds an `Arc` of the table while it uses it.
         unsafe { free_all(self.array.load()) };
     }
 }
 
-/// Drops all entries of an array and of those to which it is being moved, and frees the arrays.
+/// Drops all entries of an array and of the arrays that follow it, and frees the arrays.
 ///
 /// If the destructor of an entry panics, the other entries are dropped before the panic continues.
 /// A second panic meanwhile aborts, as in the destructors of std's collections.
 ///
 /// # Safety
 ///
-/// No thread uses them any more.
+/// No thread uses the arrays any more.
 unsafe fn free_all<K, V>(array: Array<'_, K, V>) {
     let arrays = successors(Some(array), Array::next).filter(|_| needs_drop::<Entry<K, V>>());
     let buckets = arrays.flat_map(|array| (0..array.len()).map(move |bucket| array.bucket_at(bucket)));
     let in_place = buckets.filter(|first| !first.word().is_moved());
-    // SAFETY: no thread uses them any more.
+    // SAFETY: guaranteed by the caller.
     let segments = in_place.flat_map(|first| successors(Some(first), |segment| unsafe { segment.next().segment() }));
     let places = segments.flat_map(|segment| segment.word().live().map(move |slot| Place { segment, slot }));
     Contents { places, array }.drop_entries();
 }
 
-/// What is left of the entries and arrays when a table is dropped.
+/// The entries and arrays that are left when a table is dropped. Its destructor frees the arrays,
+/// even if the destructor of an entry panics.
 struct Contents<'a, K, V, P: Iterator<Item = Place<'a, K, V>>> {
-    /// Live entries. Copies of them are in buckets that have moved.
+    /// The entries of buckets that have not moved. (Those that have moved contain copies.)
     places: P,
     array: Array<'a, K, V>,
 }
@@ -469,8 +477,8 @@ impl<'a, K, V, P: Iterator<Item = Place<'a, K, V>>> Drop for Contents<'a, K, V, 
         let mut array = Some(self.array);
         while let Some(this) = array {
             array = this.next();
-            // SAFETY: guaranteed by the caller of `free_all`. The chain of a bucket that has moved
-            // is the array's.
+            // SAFETY: guaranteed by the caller of `free_all`. Each chain is freed once: `free`
+            // frees those of buckets that have moved.
             unsafe {
                 this.chains_in_place().for_each(|chain| Segment::free_chain(chain));
                 this.free();

@@ -3,15 +3,16 @@
 //!
 //! No thread waits for readers in order to grow the table. A thread begins a resize by linking an
 //! empty array to the present one. From then on each update moves a few buckets, and so does the
-//! worker, until all have moved; the last thread publishes the new array. So threads that make the
-//! map grow pay for it, and growth keeps up with them. A mover locks a bucket, copies its entries,
-//! and sets the flag *moved* in its word. Lookups that find the flag go on in the next array.
+//! worker. The thread that moves the last buckets publishes the new array. So growth keeps up with
+//! the threads that insert entries. To move a bucket, a thread locks it, copies its entries, and
+//! sets the flag *moved* in its word. Lookups that find the flag go on in the next array.
 //!
-//! Several growths may follow each other while a reader stays in its section. Then a lookup of that
-//! reader still begins at the present array, and passes on at most as often as the map grows during
-//! the lookup. The arrays that the reader keeps from being freed are together smaller than the
-//! present one. To shrink, a grace period has to pass since the last resize. Otherwise a map that
-//! grows and shrinks in turn could collect arrays without bound.
+//! Several growths may follow each other while a reader stays in its section. Each lookup of that
+//! reader begins at the present array. It goes on to a later array at most once, and once more for
+//! each resize that begins during the lookup. The arrays that the reader keeps from being freed are
+//! those of growths, each at most half as large as the next, and that of one shrink: a shrink
+//! begins only when two grace periods have ended since the last resize. Without this wait, a map
+//! that grows and shrinks in turn could collect arrays without bound.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
@@ -32,14 +33,14 @@ use crate::reentrancy;
 use crate::sync::{AcqRel, MutexGuard, Relaxed, yield_now};
 use crate::worker;
 
-/// The number of bits by which a table shrinks at most in one step. A mover locks the buckets that
-/// become one all together.
+/// The maximum number of bits by which a resize shrinks a table. It is small, because a thread
+/// locks all buckets that become one at the same time.
 const MAX_SHRINK: u32 = 3;
 
 /// Whether a resize is in progress after [`Table::begin`].
 enum Begun {
     Yes,
-    /// The array has the size that is wanted.
+    /// The array already has the wanted size.
     NotNeeded,
     /// Readers have to leave before the table can shrink.
     MustWait,
@@ -49,12 +50,14 @@ impl<K, V, S> Table<K, V, S> {
     /// Called when an array is published.
     pub(super) fn size_changed(&self, array: Array<'_, K, V>) {
         self.count.size_changed(array.len());
+        // Seldom enough that grace periods cost removals little, and often enough that few slots
+        // stay vacated.
         let drive_interval = (array.len() / 32).clamp(64, 1024);
         // Relaxed: a heuristic.
         self.drive_interval.store(drive_interval, Relaxed);
     }
 
-    /// Returns the number of bits of the array that the entries need, if it differs.
+    /// Returns the number of bits of the array that the entries need, if it is not `bits`.
     fn wanted(&self, bits: u32) -> Option<u32> {
         self.policy.wanted_bits(self.len(), bits)
     }
@@ -67,10 +70,12 @@ impl<K, V, S> Table<K, V, S> {
         }
     }
 
-    /// Begins to move the entries to an array of as many bits as `wanted` returns for the bits of
-    /// the present array; does nothing if it returns `None` or the same. The caller holds the
-    /// resizer's mutex, so no other thread begins a resize meanwhile: the present array is the one
-    /// that is replaced.
+    /// Begins a resize, unless one is in progress. `wanted` is called with the number of bits of
+    /// the present array, and returns that of the new one. If it returns `None` or the same number,
+    /// no resize begins. A shrink goes down by [`MAX_SHRINK`] bits at most.
+    ///
+    /// The caller holds the resizer's mutex. So no other thread begins a resize between the look at
+    /// the present array and its replacement.
     fn begin(&self, wanted: impl FnOnce(u32) -> Option<u32>, guard: &Guard) -> Result<Begun, AllocError> {
         let array = self.array(guard);
         if array.next().is_some() {
@@ -85,9 +90,10 @@ impl<K, V, S> Table<K, V, S> {
         Ok(Begun::Yes)
     }
 
-    /// Returns whether a grace period has passed since the present array was published.
+    /// Returns whether all readers have left that may use arrays older than the present one.
     fn has_settled(&self) -> bool {
-        // Relaxed: written before the array was published, which the caller has loaded.
+        // Relaxed: ordered by `AtomicArray::publish`, which follows the store, and by the load of
+        // the array in the caller.
         let settled = clock::ended() >= self.published.load(Relaxed) + clock::GRACE_PERIODS;
         if !settled {
             clock::drive();
@@ -98,12 +104,12 @@ impl<K, V, S> Table<K, V, S> {
     /// Publishes the array to which all buckets have moved.
     fn finish(&self, array: Array<'_, K, V>, next: Array<'_, K, V>, guard: &Guard) {
         let counter = if next.bits() > array.bits() { &self.grows } else { &self.shrinks };
-        // Relaxed, all: a statistic, and what `publish` below releases.
+        // Relaxed, both: the counter is a statistic, and `publish` below releases `published`.
         counter.fetch_add(1, Relaxed);
         self.published.store(clock::begun(guard), Relaxed);
         self.size_changed(next);
         self.array.publish(next);
-        // SAFETY: lookups that begin now start at the next array.
+        // SAFETY: all buckets have moved, and lookups that begin now start at the next array.
         unsafe { array.retire() };
     }
 }
@@ -118,14 +124,15 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         }
     }
 
-    /// Moves a few buckets. Returns false if other threads have moved them all, or are about to.
+    /// Moves a few buckets. Returns false if other threads have claimed all of them.
     ///
     /// # Panics
     ///
     /// Panics if this thread holds a lock of the table.
     #[cold]
     fn move_some(&self, array: Array<'_, K, V>, next: Array<'_, K, V>, guard: &Guard) -> bool {
-        // `Hash` of keys runs under the locks.
+        // `Hash` of keys runs under the locks. If it updated this table, the update might wait for
+        // this thread.
         reentrancy::enter(self);
         let claim = array.claim(&next);
         let is_claimed = claim.is_some();
@@ -145,12 +152,12 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         is_claimed
     }
 
-    /// Moves one bucket to several of a larger array, and adds its later segments to `chains`.
+    /// Moves one bucket to several of a larger array. Adds its later segments to `chains`.
     fn split(&self, array: Array<'_, K, V>, bucket: usize, next: Array<'_, K, V>, chains: &mut Vec<Link<K, V>>) {
         let added_bits = next.bits() - array.bits();
         let hash_of = |key: &K| {
-            // A panic must not leave the bucket locked, or half moved. Lookups will not find the
-            // entry, but iterations will.
+            // A panic of `Hash` must not leave the bucket locked, or half moved. The entry moves as
+            // if its hash were 0: lookups may not find it, but iterations do.
             let mut hash = 0;
             contain(|| hash = self.hash(key).get());
             raw::Hash::from_mixed(hash)
@@ -158,10 +165,11 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         let first = array.bucket_at(bucket);
         let word = lock(first).expect("moved by the thread that has claimed it, once");
         for_each_live(first, word, |place, tag| {
-            // SAFETY: live under the lock.
+            // SAFETY: the entry is live, and the bucket is locked.
             let hash = hash_of(&unsafe { place.entry() }.key);
-            // Only the bits that are new: a `Hash` that returns something else each time must not
-            // make this write to a bucket of another thread.
+            // Uses only the added bits of the hash. The others might differ from those of the
+            // bucket, if `Hash` returns something else each time. Then this would write to a bucket
+            // that another thread moves.
             let part = next.bucket_of(hash) & ((1 << added_bits) - 1);
             let to = next.bucket_at((bucket << added_bits) + part);
             // SAFETY: no other thread has access before the flag is set, and the entry is live.
@@ -172,8 +180,11 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         unlock(first, word.moved());
     }
 
-    /// Moves several buckets to one of a smaller array, and adds their later segments to
-    /// `chains`.
+    /// Moves several buckets to one of a smaller array. Adds their later segments to `chains`.
+    ///
+    /// Holds the locks of all of them until the last one is copied: once one has the flag *moved*,
+    /// updates may write to the bucket of the smaller array. There is no deadlock: other movers
+    /// lock other buckets, and no other thread waits for a bucket while it holds one.
     fn merge(&self, array: Array<'_, K, V>, to: usize, next: Array<'_, K, V>, chains: &mut Vec<Link<K, V>>) {
         let lost_bits = array.bits() - next.bits();
         assert!(lost_bits <= MAX_SHRINK);
@@ -191,8 +202,8 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         parts().zip(words).for_each(|(first, word)| unlock(first, word.moved()));
     }
 
-    /// Moves the buckets that are left of a resize in progress, and waits until other threads have
-    /// moved theirs.
+    /// Finishes a resize in progress: moves the buckets that no thread has claimed, and waits until
+    /// other threads have moved theirs.
     fn finish_resize(&self) {
         loop {
             let guard = read();
@@ -205,16 +216,19 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
         }
     }
 
-    /// Resizes on the calling thread until the array has as many bits as `wanted` returns for its
-    /// bits, or it returns `None`. Waits for readers if the table shrinks.
+    /// Resizes on the calling thread, in several steps if necessary. `wanted` is called with the
+    /// number of bits of the present array, and returns the number that it should have. The resize
+    /// ends when they are the same, or `wanted` returns `None`. Waits for readers if the table
+    /// shrinks.
     ///
     /// # Panics
     ///
-    /// Panics if this thread holds a lock of the table, for which the holder of the mutex may wait.
+    /// Panics if this thread holds a lock of the table: the thread that holds the resizer's mutex
+    /// may be waiting for that lock.
     pub(crate) fn resize_now(&self, wanted: impl Fn(u32) -> Option<u32>) -> Result<(), AllocError> {
         reentrancy::assert_outside(self);
-        // No thread waits for readers, or runs deferred functions, while it holds the mutex:
-        // functions may resize the table, too.
+        // No thread waits for readers, or runs deferred functions, while it holds the mutex: a
+        // reader or a deferred function may resize the table, and would wait for the mutex.
         while !without_reclaiming(|| self.resize_if_settled(&wanted))? {
             wait_for_readers();
         }
@@ -279,7 +293,7 @@ where
     }
 
     fn ask_worker(self: &Arc<Self>) {
-        // AcqRel: pairs with the one in `advance_resize`.
+        // AcqRel: pairs with the exchange in `advance_resize`.
         if !self.requested.swap(true, AcqRel) && !worker::request(Arc::downgrade(self) as Weak<dyn worker::Resize>) {
             // Relaxed: no request was made. A later update makes one.
             self.requested.store(false, Relaxed);
@@ -295,8 +309,8 @@ where
 {
     fn advance_resize(&self) -> bool {
         // Cleared before this thread reads the count, so that a later update makes a new request.
-        // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
-        // set.
+        // AcqRel: pairs with the exchange in `ask_worker`. This thread sees the updates that found
+        // the flag set, and so made no request.
         self.requested.swap(false, AcqRel);
         loop {
             let guard = read();
@@ -316,8 +330,8 @@ where
                 // Without memory the table stays as it is, and a later update makes a new request.
                 Ok(Begun::NotNeeded) | Err(_) => return false,
                 Ok(Begun::MustWait) => {
-                    // Updates need not make requests, because the worker will look again. Relaxed:
-                    // a hint.
+                    // The worker will look again, so updates need not make requests. Relaxed: a
+                    // hint.
                     self.requested.store(true, Relaxed);
                     return true;
                 }
@@ -326,6 +340,7 @@ where
     }
 }
 
+/// Returns the number of bits of the smallest array that has at least this number of buckets.
 pub(crate) fn bits_for(buckets: usize) -> u32 {
     // `ilog2` of the next power of two, without overflow for the largest.
     buckets.max(2).saturating_sub(1).ilog2().saturating_add(1)

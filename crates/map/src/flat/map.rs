@@ -32,7 +32,7 @@ use crate::stats::Stats;
 /// assert!(pinned.is_empty());
 /// ```
 ///
-/// The reference that `get` returns cannot be used after the handle was dropped:
+/// The reference that `get` returns cannot be used after the handle has been dropped:
 ///
 /// ```compile_fail,E0716
 /// # let map = relativist::flat::FlatMap::from([("one", 1)]);
@@ -68,24 +68,26 @@ use crate::stats::Stats;
 /// | iteration step | wait-free | the same |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, and a short lock |
 /// | update, compute and the like | the same, and again if the entry is changed or moved meanwhile | a lookup and one of those per attempt |
-/// | resizing | automatic by updates and a background thread; only shrinking waits for readers | each entry is copied about once as the map doubles |
+/// | resizing | automatic by updates and a background thread; only shrinking waits for readers | each resize copies each entry once |
 ///
 /// # Memory
 ///
-/// A bucket takes 16 bytes and three entries, rounded up to a multiple of 64 bytes. There are 1.5
-/// to 3 entries per bucket while a map grows, and at least 0.375 after removals. While a map is
-/// resized it has two arrays. Replaced arrays are freed after a grace period: if a reader stays in
-/// its section while the map grows, they take less than the present array all together.
+/// A bucket takes 16 bytes and three entries, rounded up to a multiple of 64 bytes. By default
+/// there are 1.5 to 3 entries per bucket while a map grows, and at least 0.375 after removals,
+/// unless the map has its initial size. During a resize a map has two arrays. Replaced arrays are
+/// freed after a grace period. If a reader stays in its section while the map grows, the arrays
+/// that growths replace meanwhile take less memory together than the present one.
 ///
 /// The entry of a removed key, or of a replaced value, is dropped after a grace period; the bounds
 /// are those of [`HashMap`](crate::HashMap#bounds).
 ///
 /// # Panics in keys, values and closures
 ///
-/// As for [`HashMap`](crate::HashMap#panics-in-keys-values-and-closures), with one exception: while
+/// A flat map handles panics like a
+/// [`HashMap`](crate::HashMap#panics-in-keys-values-and-closures), with one exception: while
 /// entries move to a larger array, `Hash` of their keys runs under a lock. The panic hook reports a
-/// panic there, and the panic goes no further. The entry stays in the map, but lookups may not find
-/// it any more, and an insertion of its key may add a second entry. Iterations see the entry,
+/// panic there, and the resize continues. The entry stays in the map, but lookups may not find it
+/// any more, and an insertion of its key may add a second entry. Iterations see the entry,
 /// [`clear`](FlatMap::clear) removes it, and it is dropped with the map.
 pub struct FlatMap<K, V, S = RandomState> {
     pub(super) table: Arc<Table<K, V, S>>,
@@ -97,7 +99,7 @@ type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
 // SAFETY: the map owns its keys and values, returns shared references to them on any thread that
 // has a `&FlatMap`, and moves them in and out on any thread. This is sound for types that are `Send
-// + Sync`. The hasher is shared with the worker only if it is `Send + Sync`, which updates need.
+// + Sync`. Only updates share the hasher with the worker, and they need it to be `Send + Sync`.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for FlatMap<K, V, S> {}
 // SAFETY: as above.
 unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for FlatMap<K, V, S> {}
@@ -154,9 +156,9 @@ impl<K, V, S> FlatMap<K, V, S> {
 
     /// Enters a read section and returns a handle with all operations on entries.
     ///
-    /// Cheap enough for each single operation. A handle may also be kept for many operations: the
-    /// map grows meanwhile as it does without one. Until the handle is dropped, nothing that any
-    /// thread removes is reclaimed, and no slot is used again.
+    /// A handle costs so little that each operation may take its own. It may also be kept for many
+    /// operations: it does not keep the map from growing. Until the handle is dropped, nothing that
+    /// threads remove meanwhile is reclaimed, and no slot that they vacate is used again.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())
@@ -192,16 +194,16 @@ impl<K, V, S> FlatMap<K, V, S> {
         self.table.is_resizing(&read())
     }
 
-    /// Returns statistics about the table. Walks all of it.
+    /// Returns statistics about the table. Takes time proportional to buckets and entries.
     pub fn stats(&self) -> Stats {
         self.table.stats(&read())
     }
 }
 
 impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
-    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Other
-    /// threads can use the map during a resize. Waits for readers if the map shrinks. An automatic
-    /// map may soon be resized again, if this size does not fit its policy.
+    /// Resizes to this number of buckets, rounded up to a power of two, on the calling thread.
+    /// Other threads can use the map during a resize. Waits for readers if the map shrinks. An
+    /// automatic map may soon be resized again, if this size does not fit its policy.
     ///
     /// # Errors
     ///
@@ -209,7 +211,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// # Panics
     ///
-    /// Panics if this thread holds a guard or a pinned handle: it would wait for itself.
+    /// Panics if this thread holds a guard or a pinned handle: the thread would wait for itself.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<i32, i32> = relativist::flat::FlatMap::new();
@@ -265,8 +267,8 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
     }
 
-    /// Makes room for the entries that are about to be inserted. This only saves resizes: without
-    /// memory the map grows step by step.
+    /// Makes room for entries that are about to be inserted, to save resizes. Failure is ignored:
+    /// then the map grows step by step.
     pub(crate) fn expect(&self, additional: usize) {
         if !is_reading() {
             let _ = self.try_reserve(additional);

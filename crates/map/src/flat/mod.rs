@@ -1,10 +1,10 @@
-//! A hash map that stores entries inside its buckets. Lookups are wait-free, also while it is
+//! A hash map that stores entries inside its buckets. Lookups are wait-free, also while the map is
 //! resized.
 //!
 //! [`FlatMap`] makes the same promises as [`HashMap`](crate::HashMap), and has the same methods
-//! where they make sense. A bucket is a cache line with up to three entries of 16 bytes. So a hit
-//! in a map that exceeds the processor's caches takes one cache miss, where `HashMap` takes two; an
-//! insertion seldom allocates; and filling, iterating and clearing go through memory in order.
+//! where they make sense. A bucket is a cache line with up to three entries of 16 bytes. So most
+//! hits in a map that exceeds the processor's caches take one cache miss, where `HashMap` takes
+//! two. Insertions seldom allocate. Filling, iterating and clearing go through memory in order.
 //!
 //! ```
 //! use relativist::flat::FlatMap;
@@ -20,40 +20,43 @@
 //! |---|---|---|
 //! | entries | in the buckets: best up to some 64 bytes | in nodes of their own, of any size |
 //! | a hit outside of the caches | one cache miss | two |
-//! | an update | moves no memory to or from the allocator, unless types need to be dropped | an allocation or a deferred free |
+//! | an update | allocates nothing, unless a bucket overflows or types need to be dropped | an allocation or a deferred free |
 //! | types | [`Relocatable`]: no `Mutex` or atomic in the entry itself | any that are `Send + Sync` |
-//! | addresses of entries | change when the map grows | stay as long as the entry |
+//! | addresses of entries | change when the map is resized, and may change when their bucket is updated | stay as long as the entry |
 //! | renaming keys, intrusive use | no | [`rename`](crate::HashMap::rename), [`raw`](crate::raw) |
 //!
 //! # Consistency and progress
 //!
-//! As for [`HashMap`](crate), with these differences:
+//! A flat map makes the promises of [`HashMap`](crate), with these differences:
 //!
 //! * A reference stays valid as long as the guard. But a later lookup of the same entry may return
 //!   a reference to another place: compare values, not addresses.
-//! * Neither growing nor resizing by hand waits for readers, except to shrink.
-//! * Threads that update a map which is being resized move a few of its buckets each time.
-//! * Closures of [`FlatMap::update`] and the like are called again if another thread has changed
-//!   the entry, or an update of its bucket or a resize has moved it.
-//! * Iterating needs `Hash` and `Eq`, by which it recognizes entries that are moved meanwhile.
+//! * Growing never waits for readers, not even by hand. Shrinking by hand waits for readers.
+//! * Updates during a resize also move a few buckets.
+//! * Closures of [`FlatMap::update`] and similar operations run again if another thread has changed
+//!   the entry meanwhile, or has moved it by a resize or an update of the same bucket.
+//! * Iterating needs `Hash` and `Eq`, to recognize entries that are moved meanwhile.
 //!
 //! # The algorithm
 //!
 //! A bucket is a range of hashes, stored as a chain of *segments* of three slots. The first segment
-//! is in the array, later ones are allocated when a bucket has more entries than fit. Each segment
-//! has a *word* with a tag for each live slot: part of the hash of its key. A lookup loads the
-//! word, compares the keys of the slots whose tags match, and goes on to later segments if a filter
-//! in the link says that the tag may be there.
+//! is in the array. Later segments are allocated when a bucket has more entries than fit. Each
+//! segment has a *word* with a tag for each live slot: part of the hash of its key. A lookup loads
+//! the word and compares the keys of the slots whose tags match. It goes on to later segments only
+//! if a filter in the link shows that an entry with this tag may be there.
 //!
-//! An update locks the bucket, writes a free slot, and publishes it by one store of the word. A
-//! removal from a first segment takes no lock, but one exchange of the word, which fails if the
-//! bucket is locked. A slot whose entry was removed is *vacated*: readers may have references to
-//! it, so it is free again only after two grace periods, which a stamp in the word shows.
+//! An update locks the bucket, writes a free slot, and publishes the slot by one store of the word.
+//! [`FlatMap::remove`] takes no lock if the entry is in the first segment: one compare-exchange of
+//! the word vacates the slot. If it fails, because an update holds the lock or has changed the
+//! word, the removal locks the bucket, too. Readers may have references to a *vacated* slot. So the
+//! slot is free again only after two grace periods. A stamp in the word shows when it was vacated.
 //!
 //! To resize, threads copy the entries bucket by bucket to an array of another size, and set a flag
 //! in the word of each bucket that has moved. A lookup that finds the flag goes on in the next
-//! array. `proofs/flat.pml` is a model of all this, which is checked without some of its steps,
-//! too.
+//! array.
+//!
+//! `proofs/flat.pml` is a model of all this, except that its removals always lock. The model is
+//! also checked with single steps left out, and each time a check fails.
 
 mod access;
 mod array;

@@ -13,9 +13,9 @@ use super::relocate::Relocatable;
 impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order.
     ///
-    /// An entry that is in the map throughout is seen exactly once, however often the map is
-    /// resized. One that is inserted or removed during the iteration may be seen or not. Each step
-    /// is wait-free, except for the empty buckets that it passes; the whole iteration takes time
+    /// The iterator returns an entry that is in the map throughout exactly once, however often the
+    /// map is resized. It may or may not return an entry that is inserted or removed meanwhile.
+    /// Each step is wait-free, but may pass many empty buckets. The whole iteration takes time
     /// proportional to buckets and entries.
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V, S> {
         Iter::new(&self.table, 0, guard)
@@ -34,10 +34,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns
     /// the cursor of the next piece, or `None` after the last entry. The first cursor is 0.
     ///
-    /// It sees what [`HashMap::scan`](crate::HashMap::scan) sees: an entry that is in the map from
-    /// the first call to the last is visited exactly once, however much the map is resized in
-    /// between. It visits `n` entries, at least one, and the others of the last one's bucket; fewer
-    /// at the end.
+    /// Like [`HashMap::scan`](crate::HashMap::scan), all calls together visit an entry that is in
+    /// the map from the first call to the last exactly once, however much the map is resized in
+    /// between. A call visits `n` entries (one if `n` is 0), and then the rest of the last entry's
+    /// bucket. The last call may visit fewer.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<u32, u32> = (0..1000).map(|n| (n, n * n)).collect();
@@ -77,16 +77,16 @@ where
 {
     /// Removes all entries, one bucket at a time. Entries that are inserted meanwhile may stay.
     ///
-    /// Takes time proportional to buckets and entries. Lookups are not affected. Updates of a
-    /// bucket wait while it is emptied, which takes as long as a single update.
+    /// Takes time proportional to buckets and entries. Lookups do not wait for it. An update waits
+    /// only while its own bucket is emptied.
     pub fn clear(&self, guard: &Guard) {
         self.table.clear(guard);
     }
 
     /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, for each
-    /// entry that [`FlatMap::iter`] would see: once, and again if the entry was not to be kept, but
-    /// another thread has moved it to a larger or smaller array before it could be removed. An
-    /// entry that is replaced meanwhile stays, unless `keep` is called with the new value, too.
+    /// entry that [`FlatMap::iter`] would return. It runs again if it has returned false, but
+    /// another thread has moved the entry before its removal. If another thread replaces the entry
+    /// first, the new value stays, unless `keep` runs for it, too.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -97,9 +97,9 @@ where
         self.extract_if(|key, value| !keep(key, value), guard).for_each(drop);
     }
 
-    /// Returns an iterator that removes the entries for which `extract` returns true; it is called
-    /// like the closure of [`FlatMap::retain`]. Entries that the iterator does not reach stay. Each
-    /// entry is returned to one thread only, even if several drain the map.
+    /// Returns an iterator that removes the entries for which `extract` returns true. `extract`
+    /// runs like the closure of [`FlatMap::retain`]. Entries that the iterator does not reach stay.
+    /// Each entry is returned to one thread only, even if several threads drain the map.
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -158,8 +158,9 @@ where
                 if self.map.table.remove_exactly(hash, entry, self.guard) {
                     return Some(entry.pair());
                 }
-                // If it was replaced or removed, the slot was vacated. If it is live, the entry has
-                // moved, and may have been replaced after that.
+                // Another thread has changed or moved the entry. If it has replaced or removed the
+                // entry, the slot is vacated. If the slot is live, the entry has moved, and may
+                // have been replaced since.
                 if place.is_live() {
                     found = self.map.table.find_place(hash, |key| *key == entry.key, self.guard);
                 }

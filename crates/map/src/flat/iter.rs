@@ -23,7 +23,7 @@ pub struct Iter<'g, K, V, S> {
     guard: &'g Guard,
     /// The first hash of the next bucket; `None` after the last.
     next: Option<u64>,
-    /// The last hash.
+    /// The last hash of the iteration.
     last: u64,
     bucket: Option<BucketIter<'g, K, V>>,
 }
@@ -35,8 +35,9 @@ struct BucketIter<'g, K, V> {
     segment: &'g Segment<K, V>,
     word: Word,
     slots: Slots,
-    /// Entries with other hashes are not in the iteration: they were in earlier buckets, because
-    /// the table was larger then, or come after the last hash.
+    /// The first and the last hash of the entries to return, if the bucket has others, too. Those
+    /// come after the last hash of the iteration, or it has returned them already: the table was
+    /// larger then, and they were in an earlier bucket.
     only: Option<(u64, u64)>,
 }
 
@@ -95,13 +96,14 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iter<'g, K, V, S> {
         }
     }
 
-    /// Returns the next entry of the present bucket, or of the next one if none was begun.
+    /// Returns the next entry of the present bucket. Returns `None` after the last one, and if the
+    /// iterator is in no bucket.
     pub(super) fn next_in_bucket(&mut self) -> Option<&'g Entry<K, V>> {
         let place = self.bucket.as_mut()?.next(self.table);
         if place.is_none() {
             self.bucket = None;
         }
-        // SAFETY: live in this section.
+        // SAFETY: the slot was live in this section.
         place.map(|place| unsafe { place.entry() })
     }
 }
@@ -112,25 +114,26 @@ impl<'g, K: Hash + Eq, V> BucketIter<'g, K, V> {
         loop {
             while let Some(slot) = self.slots.next() {
                 let place = Place { segment: self.segment, slot };
-                // SAFETY: the word was loaded under the guard.
+                // SAFETY: the word was loaded under the guard, and showed the slot as live.
                 let entry = unsafe { place.entry() };
                 let is_in = |(from, last)| (from..=last).contains(&table.hash(&entry.key).get());
                 if self.is_new(slot, entry) && self.only.is_none_or(is_in) {
                     return Some(place);
                 }
             }
-            // SAFETY: loaded under the guard.
+            // SAFETY: the link is loaded under the guard.
             self.segment = unsafe { self.segment.next().segment() }?;
             self.word = self.segment.word();
             self.slots = self.word.live();
         }
     }
 
-    /// Returns whether this key was not in the first segment. Updates move entries from there to
-    /// later ones.
+    /// Returns whether the word of the first segment had no entry with this key. If it had one, the
+    /// iterator has returned that one already: an update may have moved it to a later segment
+    /// since.
     #[inline]
     fn is_new(&self, slot: usize, entry: &Entry<K, V>) -> bool {
-        // SAFETY: the word was loaded under the guard.
+        // SAFETY: the word was loaded under the guard, and showed the slot as live.
         let key = |slot| unsafe { &Place { segment: self.first, slot }.entry().key };
         ptr::eq(self.segment, self.first)
             || !self.first_word.matches(self.word.tag(slot)).any(|slot| *key(slot) == entry.key)
@@ -142,7 +145,7 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'g, K, V, S> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        // SAFETY: live in this section.
+        // SAFETY: the slot was live in this section.
         self.next_place().map(|place| unsafe { place.entry() }.pair())
     }
 }
@@ -154,7 +157,7 @@ pub struct IntoIter<K, V, S> {
     table: Table<K, V, S>,
     /// Entries with smaller hashes have been moved out.
     next: Option<u64>,
-    /// The rest of the bucket before `next`.
+    /// The entries that are left of the bucket before `next`.
     bucket: Vec<Entry<K, V>>,
 }
 
@@ -172,7 +175,7 @@ impl<K, V, S> IntoIterator for FlatMap<K, V, S> {
     fn into_iter(self) -> IntoIter<K, V, S> {
         let mut shared = self.into_table();
         let table = loop {
-            // The worker has an owner's count while it resizes.
+            // The worker holds an `Arc` of the table while it resizes it.
             match Arc::try_unwrap(shared) {
                 Ok(table) => break table,
                 Err(still_shared) => shared = still_shared,

@@ -1,5 +1,4 @@
-//! Flat maps and sets for `rayon`: as for other maps (`crate::parallel`), threads iterate over
-//! ranges of hashes.
+//! Flat maps and sets for `rayon`: threads iterate over ranges of hashes, as in `crate::parallel`.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -50,12 +49,11 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Hashes<'g, K, V, S> {
         let entries: Iter<'t, K, V, S> = Iter::part(self.table, self.range.first..=self.range.last, guard);
         entries.map(|(key, value)| {
             let (key, value) = (ptr::from_ref(key), ptr::from_ref(value));
-            // SAFETY: alive under `guard`. It is also alive for all of `'g`, because another guard
-            // lives that long: the one passed to `all`, which was taken before `guard`. If the
-            // first guard's section had begun too late for a grace period to wait for it, then so
-            // had `guard`'s section, and it could not have reached the entry. But it has. So the
-            // grace periods after which the slot is used again, or its array or segment is freed,
-            // wait for both guards.
+            // SAFETY: the entry is alive under `guard`. It is also alive for all of `'g`, because
+            // another guard lives that long: the one passed to `all`, which was taken before
+            // `guard`. The grace periods after which the slot is used again, or its array or
+            // segment is freed, wait for `guard`, because its section has reached the entry. So
+            // they also wait for the other guard, whose section began earlier.
             unsafe { (&*key, &*value) }
         })
     }

@@ -24,7 +24,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
         self.find(key, guard).map(|entry| &entry.value)
     }
 
-    /// Returns a copy of the value of a key. Takes no guard. Wait-free.
+    /// Returns a copy of the value of a key, so the caller needs no guard. Wait-free.
     ///
     /// ```
     /// let map = relativist::flat::FlatMap::from([("one", 1)]);
@@ -53,9 +53,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
         self.find(key, guard).is_some()
     }
 
-    /// Returns the values of several keys. Each lookup is linearizable on its own. Faster than
-    /// single lookups if the map is larger than the processor's cache, because the memory for up to
-    /// 16 lookups is requested at once. Allocates nothing.
+    /// Returns the values of several keys. Each lookup is linearizable on its own. This is faster
+    /// than single lookups if the map is larger than the processor's cache, because it prefetches
+    /// the buckets of up to 16 keys at once. Allocates nothing.
     ///
     /// ```
     /// let map = relativist::flat::FlatMap::from([("one", 1), ("two", 2), ("three", 3)]);
@@ -103,13 +103,14 @@ where
     V: Relocatable,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Sets the value of a key, and returns the previous one. A lookup sees either of them, and at
-    /// no instant neither.
+    /// Sets the value of a key, and returns the previous value. If there was one, each
+    /// lookup meanwhile finds one of the two values.
     ///
     /// The key is replaced as well, which matters if equal keys can be distinguished. (std's map
     /// keeps the old key.)
     ///
-    /// Aborts if there is no memory; [`FlatMap::checked_insert`] returns an error instead.
+    /// Aborts the process if there is no memory; [`FlatMap::checked_insert`] returns an error
+    /// instead.
     #[inline]
     pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
         let hash = self.table.hash(&key);
@@ -122,10 +123,11 @@ where
 
     /// Like [`FlatMap::insert`], but returns an error if memory is exhausted, instead of aborting.
     ///
-    /// Only memory for a segment of the key's bucket can cause the error. If there is no memory for
-    /// a larger array, the map keeps the one that it has. Other allocations may abort the process:
-    /// further segments when entries move to a larger array; the deferred drop of a replaced entry;
-    /// and those that [`HashMap::checked_insert`](crate::HashMap::checked_insert) lists.
+    /// It returns the error only if there is no memory for a segment of the key's bucket. If there
+    /// is no memory for a larger array, the map keeps the array that it has. Other allocations may
+    /// abort the process: further segments when entries move to another array; the deferred drop of
+    /// a replaced entry; and those that [`HashMap::checked_insert`](crate::HashMap::checked_insert)
+    /// lists.
     ///
     /// # Errors
     ///
@@ -169,11 +171,11 @@ where
 
     /// Inserts many entries, and returns the number of keys that are new.
     ///
-    /// Each insertion is one step, like that of [`FlatMap::insert`], and there is none for all of
-    /// them. This is faster if the map is larger than the processor's cache, because memory is
-    /// requested for up to 16 entries at once. It takes them from the iterator before it inserts
-    /// the first of them. If the iterator or the hasher panics, those that it has taken and not
-    /// inserted are dropped. Enters a read section for each batch.
+    /// Each insertion is atomic, like that of [`FlatMap::insert`]. The insertions together are not.
+    /// This is faster than single insertions if the map is larger than the processor's cache: it
+    /// takes up to 16 entries from the iterator, prefetches their buckets, and then inserts them.
+    /// If the iterator or the hasher panics, the entries that were taken and not inserted are
+    /// dropped. Enters a read section for each batch, in which the iterator runs, too.
     ///
     /// ```
     /// let map = relativist::FlatMap::from([(1, "one")]);
@@ -187,7 +189,7 @@ where
         loop {
             let guard = read();
             let mut filled = 0;
-            // The places come first: `zip` takes no entry when there is no place left.
+            // The places come first in `zip`, so that it takes no entry when no place is left.
             for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
                 let hash = self.table.hash(&key);
                 self.table.prefetch(hash, &guard);
@@ -223,8 +225,8 @@ where
         self.table.remove(self.table.hash(key), |found| key.equivalent(found), guard).map(Entry::pair)
     }
 
-    /// Inserts an entry if its key is not in the map. Otherwise returns the entry that has the key,
-    /// and the new one.
+    /// Inserts an entry if its key is not in the map. Otherwise returns the entry in the map, and
+    /// the new one.
     pub(super) fn put_new<'g>(&'g self, hash: raw::Hash, entry: Entry<K, V>, guard: &'g Guard) -> PutNew<'g, K, V> {
         match self.table.put(hash, entry, false, guard) {
             Put::Inserted(new) => Ok(new),

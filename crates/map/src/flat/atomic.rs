@@ -56,12 +56,12 @@ where
         }
     }
 
-    /// Replaces the value of a key by the result of `update`, and returns the new value; `None` if
-    /// the key is absent.
+    /// Replaces the value of a key by the result of `update`, and returns the new value. Returns
+    /// `None` if the key is absent.
     ///
     /// Other threads see the old value or the new one. `update` runs outside of locks, and runs
-    /// again if another thread has changed the entry: only the last result is inserted. `key`
-    /// replaces the key in the map, as with [`FlatMap::insert`].
+    /// again if another thread has changed or moved the entry: only the last result is inserted.
+    /// `key` replaces the key in the map, as with [`FlatMap::insert`].
     ///
     /// ```
     /// let map = relativist::flat::FlatMap::from([("a", 1)]);
@@ -113,6 +113,7 @@ where
         }
     }
 
+    /// Updates a value. Returns the key as the error if it is absent.
     fn update_or_give_back<'g>(
         &'g self,
         mut key: K,
@@ -134,9 +135,9 @@ where
     /// sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and is returned. All
     /// other operations on an entry are special cases of this one.
     ///
-    /// `decide` runs outside of locks, and runs again if another thread has changed the entry: only
-    /// its last result is applied. It may use the map. If there is a new value, `key` replaces the
-    /// key in the map, as with [`FlatMap::insert`].
+    /// `decide` runs outside of locks, and runs again if another thread has changed or moved the
+    /// entry: only its last result is applied. It may use the map. If there is a new value, `key`
+    /// replaces the key in the map, as with [`FlatMap::insert`].
     ///
     /// # Errors
     ///
@@ -145,7 +146,7 @@ where
     /// ```
     /// use relativist::flat::FlatMap;
     ///
-    /// /// Takes one from the stock; the last one takes the entry with it.
+    /// /// Takes one from the stock. Removes the entry when none is left.
     /// fn take(stock: &FlatMap<&'static str, u32>, what: &'static str) -> Result<(), String> {
     ///     stock.pin().compute(what, |left| match left {
     ///         None => Err(format!("no {what} left")),
@@ -233,7 +234,7 @@ where
         loop {
             let found = self.find_hashed(hash, &key, guard);
             let Some(old) = found.filter(|entry| entry.value == *current) else {
-                drop(key); // first, as in `compute`
+                drop(key); // before the error exists, as in `compute`
                 return Err(CompareExchangeError { current: found.map(|entry| &entry.value), new });
             };
             match self.table.replace(hash, old, Entry { key, value: new }, guard) {
@@ -245,8 +246,8 @@ where
 
     /// Removes a key if `condition` returns true for its entry, and returns the entry.
     ///
-    /// `condition` runs outside of locks, and runs again if another thread has changed the entry:
-    /// the removed entry is one for which it returned true.
+    /// `condition` runs outside of locks, and runs again if another thread has changed or moved the
+    /// entry: the removed entry is one for which it returned true.
     ///
     /// ```
     /// let map = relativist::flat::FlatMap::from([("a", 1)]);

@@ -17,8 +17,8 @@ where
     fn fill(&self, entries: impl IntoIterator<Item = (K, V)>) {
         let entries = entries.into_iter();
         self.expect(entries.size_hint().0);
-        // Takes a guard for each entry, so that replaced entries can be dropped before the last one
-        // is inserted.
+        // Each entry has a guard of its own, so that replaced entries can be dropped before the
+        // last entry is inserted.
         for (key, value) in entries {
             self.insert(key, value, &read());
         }

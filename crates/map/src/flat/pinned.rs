@@ -14,8 +14,8 @@ use super::relocate::Relocatable;
 use crate::access::{ExhaustedError, OccupiedError};
 use crate::atomic::{Change, CompareExchangeError};
 
-/// A map together with a read section. Has all operations on entries; they take no guard. Returned
-/// by [`FlatMap::pin`].
+/// A map together with a read section. It has all operations on entries, which then take no guard.
+/// Returned by [`FlatMap::pin`].
 ///
 /// The references that it returns live as long as the handle. The handle cannot leave its thread,
 /// like the guard in it, so it cannot be held across an `.await` of a task that may move to another

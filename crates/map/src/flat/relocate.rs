@@ -14,11 +14,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// A type whose values may be moved while other threads read them.
 ///
-/// A flat map moves entries when it grows: it copies their bytes to another place, while readers
-/// may still have references to the old one. That is sound for types that do not change through a
-/// shared reference, such as integers and `String`, and for those that change only behind a
-/// pointer, such as `Arc<AtomicU64>` or `Box<Mutex<T>>`. It would be wrong for a `Mutex` or an
-/// atomic in the entry itself: a thread could lock or change the copy that the map has left.
+/// A flat map moves entries when it is resized: it copies their bytes to another place, while
+/// readers may still have references to the old one. That is sound for types that do not change
+/// through a shared reference, such as integers and `String`, and for types that change only behind
+/// a pointer, such as `Arc<AtomicU64>` or `Box<Mutex<T>>`. It would be wrong for a `Mutex` or an
+/// atomic in the entry itself: a thread could lock or change the old copy, and other threads would
+/// not see that.
 ///
 /// The trait is implemented for most types of the standard library for which this holds. Implement
 /// it for your own types if all their fields have it:
@@ -58,15 +59,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// # Safety
 ///
 /// No code may change the bytes of a value through a shared reference to it. In other words: the
-/// type has no `UnsafeCell` in itself (behind a pointer it may). A generic type needs this of its
-/// parameters, if it contains values of them. Its size must not be so large that an array of a few
-/// exceeds the address space.
+/// type contains no `UnsafeCell`, except behind a pointer. This includes the parameters of a
+/// generic type whose values it contains. An array of a few values must not exceed the address
+/// space.
 pub unsafe trait Relocatable: Send + Sync + 'static {}
 
 macro_rules! relocatable {
     ($(for [$($parameter:tt)*] $type:ty;)*) => {
         $(
-            // SAFETY: it has no interior mutability in itself, or only that of its parameters.
+            // SAFETY: the type has no `UnsafeCell` except behind a pointer. The values that it
+            // contains of its parameters are `Relocatable`, or are behind a pointer, too.
             unsafe impl<$($parameter)*> Relocatable for $type {}
         )*
     };

@@ -35,7 +35,7 @@ pub struct FlatSet<T, S = RandomState> {
     map: FlatMap<T, (), S>,
 }
 
-/// A flat set together with a read section. Has all operations on elements. Returned by
+/// A flat set together with a read section. It has all operations on elements. Returned by
 /// [`FlatSet::pin`]; [`Pinned`](super::Pinned) explains handles.
 pub struct PinnedSet<'s, T, S> {
     set: &'s FlatSet<T, S>,

@@ -1,31 +1,34 @@
 //! The numbers of grace periods, for memory that is reused in place and not through a queue.
 //!
-//! A thread that unlinks an object inside of a read section stamps it with the number that
-//! [`begun`] returns. The memory may be reused when [`ended`] has passed that number by
-//! [`GRACE_PERIODS`]: the first of these grace periods waits for the section of the thread that
-//! unlinked the object, the second for all readers that entered before.
+//! A thread that unlinks an object stamps it with the number that [`begun`] returns in the read
+//! section in which it unlinks. The memory may be reused when [`ended`] has passed that number by
+//! [`GRACE_PERIODS`]. The first of these grace periods waits for the section of the thread that
+//! unlinked the object. So the second one begins after the object was unlinked, and waits for all
+//! readers that may have found it.
 
 use crate::domain::{Domain, domain};
 use crate::guard::Guard;
 
-/// The number of grace periods that end after an object was stamped and before it is reused.
+/// The number of grace periods that have to begin and end between the stamp and the reuse of an
+/// object.
 pub const GRACE_PERIODS: u64 = 2;
 
-/// Returns the number of the latest grace period that has begun.
+/// Returns the number of the latest grace period that has begun. Takes a guard, because a stamp is
+/// valid only if the object is unlinked in the same section.
 #[inline]
 pub fn begun(_: &Guard) -> u64 {
     domain().now() / Domain::STEP
 }
 
-/// Returns the number of the latest grace period that has ended. All that readers did in sections
-/// that it waited for happens before what the caller does next.
+/// Returns the number of the latest grace period that has ended. What readers did in the sections
+/// for which it waited happens before what the caller does next.
 #[inline]
 pub fn ended() -> u64 {
     domain().ended() / Domain::STEP
 }
 
-/// Begins or ends grace periods as far as that is possible without waiting. Call it now and then
-/// where objects are stamped, because stamps alone drive no grace period.
+/// Begins or ends grace periods, as far as that is possible without waiting. Threads that stamp
+/// objects have to call it now and then, because stamps alone drive no grace period.
 #[cold]
 pub fn drive() {
     domain().poll(domain().now() + Domain::STEP);

@@ -1,6 +1,6 @@
-//! The number of entries. Small tables count in one place; in larger ones, and in tables that
-//! several threads update at the same time, threads have stripes, so that updaters on different
-//! processors share no cache line.
+//! The number of entries. Small tables count in one place. Larger tables, and those that several
+//! threads update at the same time, count in stripes, so that updaters on different processors
+//! share no cache line.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::hint::cold_path;
@@ -12,22 +12,24 @@ use relativist_rcu::Guard;
 
 use crate::sync::{AcqRel, Acquire, AtomicIsize, AtomicU32, Relaxed, UntrackedPtr};
 
-/// The maximum number of stripes with one owner, and the number of stripes that all other threads
-/// share. More stripes make sums slower.
+/// The maximum number of stripes with one owner. More stripes make sums slower.
 const MAX_OWN: usize = 64;
+/// The number of stripes that all other threads share.
 const SHARED: usize = 4;
 
-/// A count in one place, and later also in stripes: one for each of the first threads, which needs
-/// no read-modify-write, and a few that all others share. The sum includes all of them, so a thread
-/// may still count in the one place after another thread has made the stripes.
+/// A count in one place, and later also in stripes. Each of the first threads has a stripe of its
+/// own, to which it adds without a read-modify-write. All other threads share a few. The sum
+/// includes the one place and all stripes, so a thread may still count in the one place after
+/// another thread has made the stripes.
 pub(crate) struct Counter {
     one: AtomicIsize,
-    /// The stripes, as many as [`stripes`] says; null before they are needed.
+    /// An array of [`stripes`] stripes. Null before they are needed.
     stripes: UntrackedPtr<Stripe>,
     /// The number of stripes with one owner.
     own: u32,
-    /// An update checks whether to resize each time the count of its stripe has changed by this
-    /// much, or the one count has passed a multiple of this power of two.
+    /// With stripes, an update checks whether to resize if the count of its stripe has changed by
+    /// this much since the last check. Without them, this is a power of two, and an update checks
+    /// if the count has passed a multiple of it.
     interval: AtomicU32,
 }
 
@@ -63,6 +65,8 @@ impl Counter {
         // Relaxed, all: a count orders nothing.
         let count = self.one.load(Relaxed);
         if self.one.compare_exchange(count, count + n, Relaxed, Relaxed).is_err() {
+            // Another thread updates at the same time, so from now on threads use stripes. The
+            // table is small, so each update of a stripe has to check (see `size_changed`).
             cold_path();
             self.one.fetch_add(n, Relaxed);
             self.make_stripes();
@@ -72,7 +76,8 @@ impl Counter {
         (count ^ (count + n)).unsigned_abs() >= self.interval.load(Relaxed) as usize
     }
 
-    /// Adds to the count without a guard, for a thread that adds for many updates at once.
+    /// Adds to the one count, without a guard and without a check. For threads that count many
+    /// updates at once.
     pub(crate) fn add_many(&self, n: isize) {
         // Relaxed: as above.
         self.one.fetch_add(n, Relaxed);
@@ -98,8 +103,8 @@ impl Counter {
         is_due
     }
 
-    /// Returns the sum. It is exact if no thread updates; otherwise each part counts as of some
-    /// instant during the call.
+    /// Returns the sum. It is exact if no thread updates the table meanwhile. Otherwise each part
+    /// of the sum is from some instant during the call.
     pub(crate) fn sum(&self) -> usize {
         // Relaxed: as above.
         let stripes = self.stripes().unwrap_or_default();
@@ -107,15 +112,15 @@ impl Counter {
         (self.one.load(Relaxed) + striped).max(0).unsigned_abs()
     }
 
-    /// Returns whether the sum takes one load.
+    /// Returns whether there are no stripes, so that the sum takes one load.
     pub(crate) fn is_one(&self) -> bool {
         self.stripes().is_none()
     }
 
-    /// Called when the size of the table has changed. Threads check so often that the sum that they
-    /// see is off by at most a sixteenth of the buckets, and so seldom that the checks cost little.
-    /// Where each update of a stripe would have to check, stripes gain nothing: reading them all
-    /// costs more than sharing one count.
+    /// Called when the size of the table has changed. Sets how often threads check: so often that
+    /// the number of entries changes by at most a sixteenth of the buckets without a check, and so
+    /// seldom that the checks cost little. In small tables each update of a stripe would have to
+    /// check, and read all stripes. There one shared count costs less.
     pub(crate) fn size_changed(&self, buckets: usize) {
         let allowed = (buckets / 16).max(1);
         let per_stripe = allowed / stripes();
@@ -129,24 +134,26 @@ impl Counter {
 
     #[inline(always)]
     fn stripes(&self) -> Option<&[Stripe]> {
-        // Acquire: pairs with the AcqRel in `make_stripes`: the stripes are seen as zeroed.
+        // Acquire: pairs with the AcqRel in `make_stripes`. This thread sees zeroed stripes.
         let stripes = NonNull::new(self.stripes.load(Acquire))?;
-        // SAFETY: `make_stripes` has stored as many stripes, which live as long as the counter.
+        // SAFETY: `make_stripes` has stored this number of stripes, which live as long as the
+        // counter.
         Some(unsafe { std::slice::from_raw_parts(stripes.as_ptr(), self.own as usize + SHARED) })
     }
 
-    /// Makes the stripes, unless they exist. Without memory, threads still count in one place.
+    /// Makes the stripes, unless they exist. If there is no memory, threads go on counting in one
+    /// place.
     #[cold]
     fn make_stripes(&self) {
         if !self.is_one() {
             return;
         }
-        // SAFETY: the size is not zero.
+        // SAFETY: the size is not zero. Zeroed memory is valid stripes, whose counts are 0.
         let stripes = unsafe { alloc_zeroed(layout()) }.cast::<Stripe>();
         if stripes.is_null() {
             return;
         }
-        // AcqRel: Release pairs with the Acquire in `stripes`; Acquire changes nothing.
+        // AcqRel: Release pairs with the Acquire in `stripes`. Acquire is not needed.
         if self.stripes.compare_exchange(null_mut(), stripes, AcqRel, Relaxed).is_err() {
             // SAFETY: allocated above, and no other thread has it.
             unsafe { free(stripes) };
@@ -168,16 +175,18 @@ fn layout() -> Layout {
     Layout::array::<Stripe>(stripes()).expect("a few")
 }
 
+/// Frees stripes. (They need no destructor.)
+///
 /// # Safety
 ///
-/// It was allocated with [`layout`], and no thread uses it any more. (Stripes need no destructor.)
+/// They were allocated with [`layout`], and no thread uses them any more.
 unsafe fn free(stripes: *mut Stripe) {
     // SAFETY: guaranteed by the caller.
     unsafe { std::alloc::dealloc(stripes.cast(), layout()) };
 }
 
-/// Returns the number of stripes: twice the number of processors, because not all threads that have
-/// a number update tables, and the shared ones.
+/// Returns the number of stripes: the shared ones, and two for each processor. Two, because not all
+/// threads that have an index update tables.
 fn stripes() -> usize {
     static STRIPES: OnceLock<usize> = OnceLock::new();
     *STRIPES.get_or_init(|| available_parallelism().map_or(8, |n| n.get() * 2).min(MAX_OWN) + SHARED)
@@ -199,8 +208,8 @@ mod tests {
         counters
     }
 
-    /// There are more threads than stripes, so some share a stripe. One counter gets its stripes
-    /// while threads add.
+    /// There are more threads than stripes, so some threads share a stripe. One counter gets its
+    /// stripes while threads add.
     #[test]
     fn sums_what_all_threads_add() {
         let counters = counters();
@@ -242,7 +251,7 @@ mod tests {
         }
     }
 
-    /// A count that swings around any value does not cause a check each time.
+    /// A count that goes up and down by one does not cause a check each time, whatever its value.
     #[test]
     fn asks_for_a_look_when_the_count_has_moved() {
         let counter = Counter::new();
@@ -265,7 +274,7 @@ mod tests {
         assert!(counter.add(5, &read()));
     }
 
-    /// The counter of a table that stays small takes no memory of its own.
+    /// The counter of a table that stays small allocates no memory.
     #[test]
     fn large_tables_have_stripes() {
         let counter = Counter::new();

@@ -1,8 +1,8 @@
 //! Zeroed memory for bucket arrays.
 //!
 //! Large arrays are mapped directly from the kernel, in huge pages if available: with small pages
-//! each random access would miss the TLB. The global allocator cannot be used for this, because it
-//! may provide aligned and zeroed memory by writing zeros into small pages.
+//! each random access would miss the TLB. The global allocator is not used for these, because it
+//! may write zeros into small pages to provide aligned and zeroed memory.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -17,12 +17,14 @@ pub(crate) fn allocate_zeroed(layout: Layout) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { alloc_zeroed(layout) })
 }
 
+/// Frees memory.
+///
 /// # Safety
 ///
 /// `memory` came from [`allocate_zeroed`] with this layout, and no thread uses it any more.
 pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     if is_mapped(layout) {
-        // SAFETY: mapped in `map` with this size; no thread uses it any more.
+        // SAFETY: `map` mapped the memory with this size, and no thread uses it any more.
         unsafe { unmap(memory, layout.size()) };
     } else {
         // SAFETY: guaranteed by the caller.
@@ -30,12 +32,11 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// The sizes of pages on x86-64, and on most Arm systems.
+/// The sizes of huge and of small pages on x86-64, and on most Arm systems.
 const HUGE: usize = 2 << 20;
 const PAGE: usize = 4096;
 
-/// Returns whether memory of this layout is mapped rather than allocated: if it is at least as
-/// large as a huge page.
+/// Returns whether memory of this layout is mapped and not allocated: whether it fills a huge page.
 fn is_mapped(layout: Layout) -> bool {
     cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE && layout.align() <= PAGE
 }
@@ -43,8 +44,8 @@ fn is_mapped(layout: Layout) -> bool {
 #[cfg(target_os = "linux")]
 fn map(size: usize) -> Option<NonNull<u8>> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // The kernel may place a mapping at any page. A huge page has to be aligned, so more is mapped,
-    // and what is not needed is given back.
+    // The kernel may place a mapping at any small page, but a huge page has to be aligned. So this
+    // maps more than needed, and unmaps the rest.
     let size = size.next_multiple_of(PAGE);
     // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), size.checked_add(HUGE)?, access, kind, -1, 0) };
@@ -52,8 +53,8 @@ fn map(size: usize) -> Option<NonNull<u8>> {
         return None;
     }
     let before = mapped.addr().next_multiple_of(HUGE) - mapped.addr();
-    // SAFETY: all this is part of the new mapping, and no other code uses it yet. The advice does
-    // not change its contents. Failure is ignored, so at worst some address space stays mapped.
+    // SAFETY: all these ranges are in the new mapping, which no other code uses yet. The advice
+    // does not change its contents. Failures are ignored: at worst some address space stays mapped.
     unsafe {
         let memory = mapped.byte_add(before);
         if before > 0 {
@@ -65,12 +66,14 @@ fn map(size: usize) -> Option<NonNull<u8>> {
     }
 }
 
+/// Unmaps memory.
+///
 /// # Safety
 ///
-/// `memory` is a mapping of this size that no thread uses any more.
+/// [`map`] returned `memory` for this size, and no thread uses it any more.
 #[cfg(target_os = "linux")]
 unsafe fn unmap(memory: NonNull<u8>, size: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: guaranteed by the caller. `munmap` rounds the size up to pages, as `map` does.
     let failed = unsafe { libc::munmap(memory.as_ptr().cast(), size) };
     debug_assert_eq!(failed, 0);
 }

@@ -1,16 +1,18 @@
 //! The tables in which this thread has locked a bucket. An update that would make the thread wait
 //! for itself panics instead.
 //!
-//! A key's `Eq` runs under a bucket's lock, and so does the caller's code while an
-//! [`Entry`](crate::raw::Entry) lives. An update of the same bucket there would hang. So that such
-//! errors are found early, an update of any bucket of that table panics.
+//! Three kinds of the caller's code run under a bucket's lock: a key's `Eq`, a key's `Hash` while a
+//! flat map grows, and all code while an [`Entry`](crate::raw::Entry) lives. An update of the same
+//! bucket there would hang. An update of any bucket of that table panics, so that such errors are
+//! found early.
 
 use std::cell::Cell;
 use std::ptr;
 
 use crate::sync::local;
 
-/// The limit on nesting: a key's `Eq` may update another table, whose keys' `Eq` updates a third.
+/// The maximum number of tables. A key's `Eq` may update another table, whose keys' `Eq` updates a
+/// third one, and so on.
 const MAX_LOCKED_TABLES: usize = 8;
 
 struct LockedTables {
@@ -22,7 +24,7 @@ local! {
     static LOCKED_TABLES: LockedTables = LockedTables { count: Cell::new(0), tables: [const { Cell::new(ptr::null()) }; MAX_LOCKED_TABLES] };
 }
 
-/// Call before locking a bucket.
+/// Adds the table. Call before locking a bucket.
 ///
 /// # Panics
 ///
@@ -34,7 +36,8 @@ pub(crate) fn enter<T>(table: &T) {
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
-/// Call before an update that takes no lock.
+/// Call before an update that takes no lock, so that it panics where one with a lock would; and
+/// before waiting for a thread that may wait for a bucket.
 ///
 /// # Panics
 ///
@@ -48,13 +51,14 @@ pub(crate) fn assert_outside<T>(table: &T) {
     });
 }
 
-/// Call before locking a second bucket of the same table. Only renames do this: they cannot wait
-/// for themselves.
+/// Adds the table again. Call before locking a second bucket of it. Only renames do this: they
+/// cannot wait for themselves.
 pub(crate) fn enter_again<T>(table: &T) {
     LOCKED_TABLES.with(|locked| locked.push(address(table)));
 }
 
-/// Call after unlocking a bucket, or just before. Tables may be left in any order.
+/// Removes the table. Call just before or after unlocking a bucket. Tables may be removed in any
+/// order.
 #[inline(always)]
 pub(crate) fn leave<T>(table: &T) {
     let table = address(table);

@@ -1,13 +1,13 @@
-//! Threads that sleep until a bucket is unlocked. A thread that unlocks needs one load to see
-//! whether there are any.
+//! Threads that sleep until a bucket is unlocked. A thread that unlocks a bucket checks by one load
+//! whether any thread sleeps.
 
 use crate::sync::parking::{AtomicCount, park, unpark_all};
 use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 
-/// The number of threads that sleep, or are about to sleep, until some head is unlocked. Without
-/// contention for locks, updates only read it.
+/// The number of threads that sleep, or are about to sleep, until some bucket is unlocked. Without
+/// contention for locks, updates only read the number.
 ///
-/// It has two cache lines to itself, because processors fetch lines in pairs.
+/// The number has two cache lines to itself, because processors fetch lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Sleepers(AtomicCount);
 
@@ -22,12 +22,13 @@ impl Sleepers {
         Self(AtomicCount::new(0))
     }
 
-    /// The number of times that a thread looks at a lock before it sleeps.
+    /// The number of times that a thread checks a lock before it sleeps.
     #[cfg(not(relativist_loom))]
     const SPINS: u32 = 64;
 
-    /// Waits while `is_locked`, which must neither panic nor park. Spins at first, then sleeps at
-    /// `key`. May return early. `spins` counts the calls.
+    /// Waits while `is_locked` returns true: spins in the first calls, then sleeps at `key`.
+    /// `spins` counts the calls. May return while the lock is still held. `is_locked` must neither
+    /// panic nor park.
     #[cfg(not(relativist_loom))]
     pub(crate) fn wait(&self, spins: &mut u32, key: usize, is_locked: impl Fn() -> bool) {
         if *spins < Self::SPINS {
@@ -38,11 +39,12 @@ impl Sleepers {
         }
     }
 
-    /// Sleeps at `key` while `is_locked`, which must neither panic nor park. May return early.
+    /// Sleeps at `key` while `is_locked` returns true. May return while the lock is still held.
+    /// `is_locked` must neither panic nor park.
     pub(crate) fn sleep(&self, key: usize, is_locked: impl Fn() -> bool) {
         // Relaxed: ordered by the fence.
         self.0.fetch_add(1, Relaxed);
-        // Pairs with the fence in `wake`: either that thread sees the new number, or `park` sees
+        // Pairs with the fence in `wake`: either `wake` sees the new number, or `park` sees
         // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
         full_fence();
         park(key, is_locked);

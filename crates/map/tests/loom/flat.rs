@@ -1,4 +1,5 @@
-//! Models of the flat map. Loom fails them also if the copying of an entry races with a read of it.
+//! Models of the flat map. Loom also fails a model if a thread writes to a slot while another
+//! thread may read it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,8 +12,8 @@ use relativist_rcu::{Guard, clock, read, wait_for_readers};
 use crate::hashing::{Hashing, UNMIXED};
 use crate::scene::{Shared, explore, unless_quick};
 
-/// Keys below 16 are places in the order of the table, and have different tags and filter bits. In
-/// a table of two buckets, 0 to 7 are in the first one, in one of four 0 to 3.
+/// Keys below 16 are in the order of their hashes, and have different tags and filter bits. In a
+/// table of two buckets, keys 0 to 7 are in the first bucket; in a table of four, keys 0 to 3.
 const PLACES: Hashing = Hashing(|n| (UNMIXED.0)(n << 60 | (n & 15) << 20));
 
 type Map = FlatMap<u64, u64, Hashing>;
@@ -34,7 +35,8 @@ fn get(map: &Map, key: u64, guard: &Guard) -> Option<u64> {
     map.get(&key, guard).copied()
 }
 
-/// Checks that the map has exactly these entries, by each kind of lookup. No other thread uses it.
+/// Checks by an iteration, lookups and `len` that the map has exactly these entries. No other
+/// thread uses the map.
 fn assert_holds(map: &Map, entries: &[(u64, u64)]) {
     let guard = read();
     let mut seen: Vec<_> = map.iter(&guard).map(|(&key, &value)| (key, value)).collect();
@@ -44,14 +46,14 @@ fn assert_holds(map: &Map, entries: &[(u64, u64)]) {
     assert_eq!(map.len(), entries.len());
 }
 
-/// Runs a function on another thread, in the caller's section.
+/// Runs a function on another thread, with the guard of the caller.
 fn alongside(map: &Arc<Map>, shared: Shared, work: impl FnOnce(&Map, &Guard) + 'static) -> thread::JoinHandle<()> {
     let map = map.clone();
     thread::spawn(move || work(&map, shared.guard()))
 }
 
-/// Looks a key up twice, and checks that it has these values one after the other: a lookup sees
-/// none that was replaced before the lookup that was first.
+/// Looks a key up twice, while another thread gives it these values one after the other. Checks
+/// that the second lookup finds no older value than the first one.
 fn assert_follows(map: &Map, key: u64, values: &[Option<u64>], guard: &Guard) {
     let look = || {
         let found = get(map, key, guard);
@@ -77,7 +79,7 @@ impl Case {
         map
     }
 
-    /// Two lookups of key 0, and one of a resident, during the update.
+    /// Looks key 0 up twice, and a resident once, during the update.
     fn look(&'static self, preemptions: usize) {
         explore(preemptions, || {
             let map = self.map();
@@ -145,7 +147,8 @@ fn lookups_during_updates() {
     CASES.iter().for_each(|case| case.look(3));
 }
 
-/// T3: so do they where the first segment is full. An entry that is replaced moves to a later one.
+/// T3: lookups see each update as one step also if the first segment is full. An entry of it that
+/// is replaced moves to a later segment.
 #[test]
 fn lookups_in_later_segments() {
     static CASES: [Case; 5] = [
@@ -207,7 +210,7 @@ fn resize(case: &'static Case, from: usize, to: usize, preemptions: usize) {
     explore(preemptions, move || {
         let map = case.map();
         map.resize_to(from).unwrap();
-        // So that shrinking need not wait for the threads.
+        // Lets two grace periods pass, so that a shrink does not wait for the threads below.
         wait_for_readers();
         wait_for_readers();
         let guard = read();
@@ -331,7 +334,7 @@ fn iteration_while_buckets_move() {
     }
 }
 
-/// T3: updates of one bucket exclude each other, also where they change nothing in its first word.
+/// T3: updates of one bucket exclude each other, even if they do not change its first word.
 #[test]
 fn updates_of_later_segments() {
     explore(3, || {

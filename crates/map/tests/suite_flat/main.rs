@@ -1,4 +1,4 @@
-//! What the flat map does: the modules of `suite` that test any map, and some of its own.
+//! Tests of the flat map: the modules of `suite` that test any map, and modules of its own.
 //!
 //! T1 to T10 are the guarantees of `relativist::design`.
 

@@ -1,5 +1,5 @@
-//! What entries go through that a map of nodes has not: they are copied to other slots, segments
-//! and arrays. Each is dropped once, and is found throughout.
+//! A flat map copies entries to other slots, segments and arrays, which `HashMap` never does. These
+//! tests check that each entry is found throughout, and is dropped once.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ type Map = HashMap<u64, Tracked, Hashing>;
 /// Keys below this are always in the map.
 const RESIDENTS: u64 = 40;
 
-/// Replaces, removes and inserts at random.
+/// Does one update at random.
 fn update(map: &Map, random: &mut Random, tally: &'static Tally) {
     let pinned = map.pin();
     let resident = random.below(RESIDENTS);
@@ -34,7 +34,7 @@ fn update(map: &Map, random: &mut Random, tally: &'static Tally) {
     }
 }
 
-/// Updates in three threads, while this one looks up and another one resizes.
+/// Three threads update a map, while this thread looks keys up and another thread resizes the map.
 fn entries_are_dropped_once(hashing: Hashing, tally: &'static Tally) {
     let map: Map = manual(hashing);
     (0..RESIDENTS).for_each(|key| _ = map.pin().insert(key, Tracked::new(key, tally)));
@@ -84,7 +84,7 @@ fn entries_of_one_bucket_are_dropped_once() {
     entries_are_dropped_once(UNMIXED, &TALLY);
 }
 
-/// `clear` and `drain` at the same time as insertions and resizes.
+/// One thread empties the map by `clear`, `drain` and `extract_if`, while others insert and resize.
 #[test]
 fn entries_are_dropped_once_when_the_map_is_emptied() {
     static TALLY: Tally = Tally::new();
@@ -115,7 +115,8 @@ fn entries_are_dropped_once_when_the_map_is_emptied() {
     TALLY.assert_live(0);
 }
 
-/// Some buckets have moved and others have not, and some have later segments.
+/// When the map is dropped, some buckets have moved and others have not, and some have later
+/// segments.
 #[test]
 fn a_map_that_goes_in_the_middle_of_a_resize_drops_all() {
     static TALLY: Tally = Tally::new();
@@ -143,8 +144,8 @@ fn a_map_that_goes_in_the_middle_of_a_resize_drops_all() {
     assert!(caught > 0, "no map was dropped during a resize");
 }
 
-/// With each key in the bucket, its slot in turn is vacated, and entries move to later segments and
-/// back to an array.
+/// Compares the map with a model after each of many random updates of 16 keys. Slots are vacated
+/// and used again, and entries move to later segments and, by resizes, back to first ones.
 #[test]
 fn entries_are_found_whatever_their_bucket_has_been_through() {
     for (seed, hashing) in
@@ -181,7 +182,8 @@ fn entries_are_found_whatever_their_bucket_has_been_through() {
 
 thread_local!(static PANICS: Cell<bool> = const { Cell::new(false) });
 
-/// A key whose hash is another one each time, or that panics, if the test says so.
+/// A key whose `Hash` panics while `PANICS` is set, and returns something else each time while
+/// `NOISE` is not 0.
 struct Fickle {
     number: u64,
     tracked: Tracked,
@@ -211,8 +213,8 @@ impl PartialEq for Fickle {
 
 impl Eq for Fickle {}
 
-/// `Hash` runs while entries are moved. Whatever it does, no entry is lost or dropped twice, and
-/// the map can be used.
+/// `Hash` runs while entries are moved. `begin` makes it misbehave. Even then no entry is lost or
+/// dropped twice, and the map can be used afterwards.
 fn survives_while_it_grows(begin: fn(), tally: &'static Tally) {
     let map: HashMap<Fickle, Tracked, Hashing> = manual(MIXED);
     let entry = |n| (Fickle { number: n, tracked: Tracked::new(n, tally) }, Tracked::new(n, tally));

@@ -38,7 +38,7 @@ fn room_is_made_for_what_was_asked() {
     assert_eq!(floor.buckets(), 512);
 }
 
-/// What is reserved or asked for is enough: the map is not resized while it is filled.
+/// A map that was made for a number of entries is not resized while it is filled with them.
 #[test]
 fn room_for_entries_is_room_for_all_of_them() {
     for entries in [1, 6, 7, 100, 1000, 3072, 3073] {
@@ -49,14 +49,14 @@ fn room_for_entries_is_room_for_all_of_them() {
     }
 }
 
-/// A key whose `Hash` waits while [`HELD`] is set. A map calls it when it moves the key.
+/// A key whose `Hash` waits while [`HELD`] is set. A growing map calls it to move the key.
 #[derive(PartialEq, Eq)]
 struct Slow(u64);
 
 static HELD: AtomicBool = AtomicBool::new(false);
 static IS_MOVING: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: a number.
+// SAFETY: the field is `Relocatable`.
 unsafe impl Relocatable for Slow {}
 
 impl Hash for Slow {
@@ -70,8 +70,8 @@ impl Hash for Slow {
     }
 }
 
-/// A thread that asks for less room, and in a section, neither undoes what another thread reserves
-/// at the same time, nor waits for readers.
+/// Two threads reserve room at the same time, one of them less, and in a read section. This thread
+/// does not undo the larger reservation, and does not wait for readers.
 #[test]
 fn reserving_less_keeps_the_larger_size() {
     let map: HashMap<Slow, u64> = HashMap::new();
@@ -88,7 +88,7 @@ fn reserving_less_keeps_the_larger_size() {
             let _pinned = map.pin();
             map.reserve(100);
         });
-        // Gives the second thread time to look at the size.
+        // Gives the second thread time to read the size of the map.
         sleep(Duration::from_millis(50));
         HELD.store(false, SeqCst);
     });
@@ -125,7 +125,7 @@ fn an_automatic_map_stays_within_its_bounds() {
     assert_eq!(map.buckets(), 4096, "by hand");
 }
 
-/// Whichever thread moves the buckets.
+/// Updates and the background thread resize the map. Both keep its load within the bounds.
 #[test]
 fn an_automatic_map_keeps_its_load_factor() {
     let map: HashMap<u64, u64> = HashMap::new();

@@ -1,5 +1,5 @@
-//! The map that the modules test which both suites share. The suite of `HashMap` has a module of
-//! the same name.
+//! The map that is tested by the modules that both suites share. The suite of `HashMap` has a
+//! module of the same name for its map.
 
 use relativist::{BuildError, Builder, Resizing};
 
@@ -31,15 +31,15 @@ pub fn manual<K, V, S>(hasher: S) -> HashMap<K, V, S> {
     build(builder().resizing(Resizing::Manual).hasher(hasher))
 }
 
-/// This map has no `get_each`.
+/// Stands in for `get_each`, which this map does not have.
 pub fn get_each(map: &HashMap<u64, u64, Hashing>, keys: &[u64]) -> Vec<Option<u64>> {
     keys.iter().map(|key| map.get_copied(key)).collect()
 }
 
-/// The number of operations in `hostile` that not both maps have.
+/// The number of operations that `hostile` does with this map only.
 pub const HOSTILE: u64 = 1;
 
-/// Does one of them.
+/// Does the only one of them.
 pub fn operate(map: &Map, _: u64, n: u64, tally: &'static Tally) {
     let keys = (n..n + 40).step_by(2);
     map.pin().insert_many(keys.map(|n| (Liar::new(n, tally), Value::new(n, tally))));

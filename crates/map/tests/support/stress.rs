@@ -1,4 +1,5 @@
-//! Threads that do everything at once, under continuous resizing.
+//! Stress tests: threads look up, update and iterate at the same time, while a table is resized
+//! continuously.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -21,12 +22,12 @@ type Map = HashMap<u64, Tracked, Hashing>;
 
 /// Keys below this are always in the map, with the same value.
 const STABLE: u64 = 500;
-/// Keys from `STABLE` to here are always in the map, too, but their values are replaced.
+/// Keys from `STABLE` to here are always in the map, too, but threads replace their values.
 const RESIDENT: u64 = 1000;
-/// Keys from `RESIDENT` to here come and go.
+/// Keys from `RESIDENT` to here are inserted and removed.
 pub const ALL: u64 = 3000;
 
-/// Rounds of a thread: until the time is up, but at least a few.
+/// The rounds of a thread: at least 20, and more until the time is up.
 pub fn rounds() -> impl Iterator<Item = u64> {
     let seconds = std::env::var("RELATIVIST_STRESS_SECONDS").map_or(1.5, |seconds| seconds.parse().unwrap());
     let end = Instant::now() + Duration::from_secs_f64(seconds);
@@ -96,8 +97,8 @@ fn churn(map: &Map, tally: &'static Tally, seed: u64) -> i64 {
     change
 }
 
-/// Looks up residents, which have to be there, and other keys, whose values have to be right if
-/// they are.
+/// Looks up residents, which have to be in the map, and other keys, whose values have to be right
+/// if they are in the map.
 fn look_up(map: &Map, residents: u64, seed: u64) {
     let mut random = Random::new(seed);
     for _ in rounds() {
@@ -129,7 +130,7 @@ fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     tally.assert_live(0);
 }
 
-/// Checks T1, T5, T8, and an exact count.
+/// Checks T1, T5, T8, and that the number of entries is exact in the end.
 fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
     let map = map_with_residents(Resizing::Manual, hashing, RESIDENT, tally);
     let change: i64 = thread::scope(|scope| {
@@ -201,7 +202,7 @@ fn iterate(map: &Map) {
         if let Some(times) = stable.get_mut(key as usize) {
             *times += 1;
         }
-        // Gives the others time to get ahead.
+        // Gives other threads time to update and resize during this iteration.
         if n % 64 == 0 {
             thread::yield_now();
         }
@@ -209,7 +210,7 @@ fn iterate(map: &Map) {
     assert!(stable.iter().all(|&times| times == 1), "T7: not seen exactly once: {stable:?}");
 }
 
-/// T1, with the background thread resizing.
+/// T1, while the background thread resizes.
 #[test]
 fn an_automatic_map_follows_the_number_of_entries() {
     const RESIDENTS: u64 = 100;
@@ -237,7 +238,7 @@ fn look_up_all(map: &Map, residents: u64) {
     }
 }
 
-/// Waits, for at most a minute.
+/// Waits until the condition is true, for at most a minute.
 #[track_caller]
 fn eventually(condition: impl Fn() -> bool, what: &str) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -247,11 +248,11 @@ fn eventually(condition: impl Fn() -> bool, what: &str) {
     }
 }
 
-/// A key whose comparison takes long, and detects a comparison of another insertion at the same
-/// time. Insertions compare under the lock of the bucket.
+/// A key whose comparison takes long, and counts comparisons by other insertions at the same time.
+/// Insertions compare under the lock of the bucket, so there must be none.
 struct Slow(u64);
 
-// SAFETY: a number.
+// SAFETY: the field is `Relocatable`.
 unsafe impl Relocatable for Slow {}
 
 thread_local! {
@@ -281,7 +282,7 @@ impl Hash for Slow {
     }
 }
 
-/// T3, T4: updates of a bucket exclude each other, waiting threads sleep and are woken, and no
+/// T3, T4: updates of a bucket exclude each other, threads that wait for it are woken, and no
 /// update is lost, also during resizes.
 #[test]
 fn updates_of_one_bucket_take_turns() {

@@ -11,7 +11,8 @@ use crate::policy::{Policy, PolicyError, Resizing};
 use crate::raw::{AllocError, Table};
 use crate::set::HashSet;
 
-/// Creates maps and sets with options; returned by [`HashMap::builder`].
+/// Creates maps and sets with options; returned by [`HashMap::builder`] and those of the other maps
+/// and sets. The method at the end determines what is made, whichever of them returned the builder.
 ///
 /// ```
 /// use relativist::{HashMap, Resizing};
@@ -90,7 +91,8 @@ impl<S> Builder<S> {
     }
 
     /// Sets the range of entries per bucket outside of which an automatic map is resized;
-    /// [`Policy::load_factor`] lists the limits. `0.125..=1.0` by default.
+    /// [`Policy::load_factor`] lists the limits. `0.125..=1.0` by default, and `0.375..=3.0` for
+    /// [`build_flat`](Builder::build_flat).
     pub fn load_factor(self, bounds: RangeInclusive<f64>) -> Self {
         Self { load_factor: Some(bounds), ..self }
     }
@@ -107,7 +109,7 @@ impl<S> Builder<S> {
         Builder { room, floor, ceiling, load_factor, resizing, hasher }
     }
 
-    /// Creates the map.
+    /// Creates a [`HashMap`]; [`Builder::build_flat`] creates a [`FlatMap`].
     ///
     /// Aborts if there is no memory for the map itself: 152 bytes in addition to the buckets.
     ///

@@ -57,7 +57,9 @@
 //!
 //! [`HashMap`] stores each entry in a node of its own. [`FlatMap`] stores entries inside its
 //! buckets, and has the same methods, except for [`rename`](HashMap::rename),
-//! [`cached`](Pinned::cached) and [`get_each`](HashMap::get_each).
+//! [`cached`](Pinned::cached), [`get_each`](HashMap::get_each),
+//! [`get_cloned`](HashMap::get_cloned), [`contains`](HashMap::contains) and
+//! [`with_capacity_for_memory`](HashMap::with_capacity_for_memory).
 //!
 //! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
 //!   caches, or that are often updated, filled, iterated over or cleared. A hit takes one cache

@@ -21,8 +21,10 @@ use std::time::{Duration, Instant, SystemTime};
 /// atomic in the entry itself: a thread could lock or change the old copy, and other threads would
 /// not see that.
 ///
-/// The trait is implemented for most types of the standard library for which this holds. Implement
-/// it for your own types if all their fields have it:
+/// The trait is implemented for many types of the standard library for which this holds. Implement
+/// it for your own types if all their fields have it. (Types of other crates may have an atomic
+/// inside.) Without `unsafe`, store a `Box` or an `Arc` of the type, which are always
+/// `Relocatable`:
 ///
 /// ```
 /// use relativist::flat::{FlatMap, Relocatable};

@@ -62,7 +62,7 @@
 //! [`with_capacity_for_memory`](HashMap::with_capacity_for_memory).
 //!
 //! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
-//!   caches, or that are often updated, filled, iterated over or cleared. A hit takes one cache
+//!   caches, or that are often updated, iterated over or cleared. A hit takes one cache
 //!   miss instead of two, and an update allocates no node.
 //! * Take `HashMap` for large entries; for types that are not [`Relocatable`], such as atomics and
 //!   mutexes that are not behind a pointer; if `Hash` of keys is slow or may panic, because

@@ -2,7 +2,7 @@
 //! thread may read it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use loom::thread;
 use relativist::Resizing;
@@ -347,6 +347,43 @@ fn updates_of_later_segments() {
         updater.join().unwrap();
         drop(guard);
         assert_holds(&map, &[(0, 0), (1, 0), (2, 0), (4, 0), (5, 0)]);
+    });
+}
+
+/// T3: a removal that takes no lock neither undoes an update that holds the lock, nor is undone by
+/// it, and only one of two removals returns the entry.
+#[test]
+fn removals_without_the_lock() {
+    explore(3, || {
+        let map = map(&[0]);
+        let guard = read();
+        // SAFETY: the thread is joined before the guard is dropped.
+        let shared = unsafe { Shared::new(&guard) };
+        let updater = alongside(&map, shared, |map, guard| {
+            map.insert(1, 0, guard);
+            map.remove(&1, guard).expect("no other thread removes it");
+        });
+        map.remove(&0, &guard).expect("no other thread removes it");
+        updater.join().unwrap();
+        drop(guard);
+        assert_holds(&map, &[]);
+    });
+    explore(3, || {
+        let map = map(&[0]);
+        let guard = read();
+        // SAFETY: as above.
+        let shared = unsafe { Shared::new(&guard) };
+        let removals = Arc::new(AtomicUsize::new(0));
+        let other = removals.clone();
+        // Relaxed: joining the thread orders them.
+        let updater = alongside(&map, shared, move |map, guard| {
+            other.fetch_add(usize::from(map.remove(&0, guard).is_some()), Relaxed);
+        });
+        removals.fetch_add(usize::from(map.remove(&0, &guard).is_some()), Relaxed);
+        updater.join().unwrap();
+        drop(guard);
+        assert_eq!(removals.load(Relaxed), 1);
+        assert_holds(&map, &[]);
     });
 }
 

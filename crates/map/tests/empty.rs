@@ -4,35 +4,17 @@
 
 use relativist_testing as _;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use relativist::{HashMap, HashSet};
 
+use counting::ALLOCATED;
+
+#[path = "support/counting.rs"]
+mod counting;
+
 /// The limit for a map with all that it has allocated.
 const MAX_BYTES: usize = 256;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: the system's allocator does it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Returns what `make` returns, and the bytes that it has allocated and not freed.
 fn bytes<T>(make: impl FnOnce() -> T) -> (T, usize) {

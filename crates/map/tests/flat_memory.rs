@@ -5,8 +5,7 @@
 
 use relativist_testing as _;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,33 +13,16 @@ use std::time::{Duration, Instant};
 use relativist::{FlatMap, HashMap, Resizing, read};
 use relativist_rcu::barrier;
 
+use counting::ALLOCATED;
+
+#[path = "support/counting.rs"]
+mod counting;
+
 /// The bytes of a segment of a map with entries of 16 bytes.
 const SEGMENT: usize = 64;
 
 /// Arrays are mapped from this size on, and then not counted here.
 const MAX_COUNTED: usize = 2 << 20;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: the system's allocator does it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: guaranteed by the caller.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Tests take turns: they count the memory of the process, and their sections delay each other.
 static TURN: Mutex<()> = Mutex::new(());

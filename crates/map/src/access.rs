@@ -11,7 +11,8 @@ use crate::map::HashMap;
 use crate::node::Node;
 use crate::raw::{self, Entry, Link};
 
-/// The error of [`HashMap::try_insert`]: the key is in the map.
+/// The error of [`HashMap::try_insert`] and of
+/// [`FlatMap::try_insert`](crate::FlatMap::try_insert): the key is in the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OccupiedError<'g, V> {
     /// The value in the map.
@@ -28,17 +29,14 @@ impl<V: fmt::Debug> fmt::Display for OccupiedError<'_, V> {
 
 impl<V: fmt::Debug> std::error::Error for OccupiedError<'_, V> {}
 
-/// The error of [`HashMap::checked_insert`]: there was no memory for the entry.
+/// The error of [`HashMap::checked_insert`] and
+/// [`FlatMap::checked_insert`](crate::FlatMap::checked_insert): there was no memory for the entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExhaustedError<K, V> {
     /// The key that was not inserted.
     pub key: K,
     /// The value that was not inserted.
     pub value: V,
-}
-
-impl<K, V> ExhaustedError<K, V> {
-    const BYTES: usize = size_of::<Node<K, V>>();
 }
 
 impl<K, V> fmt::Debug for ExhaustedError<K, V> {
@@ -49,7 +47,7 @@ impl<K, V> fmt::Debug for ExhaustedError<K, V> {
 
 impl<K, V> fmt::Display for ExhaustedError<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot allocate {} bytes for an entry", Self::BYTES)
+        f.write_str("no memory for the entry")
     }
 }
 

@@ -14,7 +14,8 @@ use relativist_rcu::Guard;
 use crate::map::HashMap;
 use crate::node::Node;
 
-/// The result of [`HashMap::compute`]: the value before and after.
+/// The result of [`HashMap::compute`] and [`FlatMap::compute`](crate::FlatMap::compute): the value
+/// before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'g, V> {
     /// The value that was replaced or removed; `None` if the key was absent.
@@ -23,7 +24,9 @@ pub struct Change<'g, V> {
     pub new: Option<&'g V>,
 }
 
-/// The error of [`HashMap::compare_exchange`]: the value was not the expected one.
+/// The error of [`HashMap::compare_exchange`] and
+/// [`FlatMap::compare_exchange`](crate::FlatMap::compare_exchange): the value was not the expected
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompareExchangeError<'g, V> {
     /// The value in the map; `None` if the key is absent.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::hash::RandomState;
 use std::ops::RangeInclusive;
 
-use crate::flat::{self, FlatMap, FlatSet};
+use crate::flat::{self, FlatMap, FlatSet, Relocatable};
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::policy::{Policy, PolicyError, Resizing};
@@ -128,7 +128,7 @@ impl<S> Builder<S> {
     /// # Errors
     ///
     /// See [`Builder::build`].
-    pub fn build_flat<K, V>(self) -> Result<FlatMap<K, V, S>, BuildError> {
+    pub fn build_flat<K: Relocatable, V: Relocatable>(self) -> Result<FlatMap<K, V, S>, BuildError> {
         let loads = self.load_factor.clone().unwrap_or(Policy::FLAT_LOADS);
         let flat = Self { load_factor: Some(loads), ..self };
         // At the highest load a third of the buckets have a second segment.
@@ -151,7 +151,7 @@ impl<S> Builder<S> {
     /// # Errors
     ///
     /// See [`Builder::build`].
-    pub fn build_flat_set<T>(self) -> Result<FlatSet<T, S>, BuildError> {
+    pub fn build_flat_set<T: Relocatable>(self) -> Result<FlatSet<T, S>, BuildError> {
         self.build_flat().map(FlatSet::of)
     }
 

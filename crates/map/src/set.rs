@@ -61,7 +61,7 @@ pub struct PinnedSet<'s, T, S> {
 }
 
 /// Implements what sets have in common, whatever their map. The lists are the bounds for iterating,
-/// for removing elements during an iteration, and for updates.
+/// for removing elements during an iteration, for updates, and for creating sets.
 macro_rules! implement_set {
     ($($types_and_bounds:tt)*) => {
         $crate::set::construction!($($types_and_bounds)*);
@@ -78,6 +78,7 @@ implement_set! {
     iterate: [],
     remove_all: [T: Send + Sync + 'static],
     update: [T: Hash + Eq + Send + Sync + 'static, S: BuildHasher],
+    create: [],
 }
 
 impl<T, S> HashSet<T, S> {

@@ -19,14 +19,14 @@ mod tracked;
 /// What the flat map is to the tests of `stress`.
 mod tested {
     pub use relativist::FlatMap as HashMap;
-    use relativist::{Resizing, Stats};
+    use relativist::{Relocatable, Resizing, Stats};
 
     use crate::hashing::Hashing;
 
     /// The number of entries per bucket at which it grows.
     pub const MAX_LOAD: u64 = 3;
 
-    pub fn build<K, V>(resizing: Resizing, hashing: Hashing) -> HashMap<K, V, Hashing> {
+    pub fn build<K: Relocatable, V: Relocatable>(resizing: Resizing, hashing: Hashing) -> HashMap<K, V, Hashing> {
         relativist::HashMap::<K, V>::builder().resizing(resizing).hasher(hashing).build_flat().unwrap()
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use relativist_rcu::{is_reading, read};
 
 use super::pinned::Pinned;
+use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
 use crate::builder::Builder;
@@ -106,7 +107,11 @@ unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for FlatMap<K, V, S> {
 
 impl<K, V> FlatMap<K, V> {
     /// Creates an empty map of two buckets, which grows as needed.
-    pub fn new() -> Self {
+    pub fn new() -> Self
+    where
+        K: Relocatable,
+        V: Relocatable,
+    {
         Self::with_hasher(RandomState::new())
     }
 
@@ -117,7 +122,11 @@ impl<K, V> FlatMap<K, V> {
     ///
     /// Panics if the buckets cannot be allocated;
     /// [`Builder::build_flat`] returns an error instead.
-    pub fn with_capacity(capacity: usize) -> Self {
+    pub fn with_capacity(capacity: usize) -> Self
+    where
+        K: Relocatable,
+        V: Relocatable,
+    {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
     }
 
@@ -132,7 +141,11 @@ impl<K, V, S> FlatMap<K, V, S> {
     ///
     /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
     /// ([`raw::Hash`](struct@crate::raw::Hash)).
-    pub fn with_hasher(hasher: S) -> Self {
+    pub fn with_hasher(hasher: S) -> Self
+    where
+        K: Relocatable,
+        V: Relocatable,
+    {
         Self::with_capacity_and_hasher(0, hasher)
     }
 
@@ -141,7 +154,11 @@ impl<K, V, S> FlatMap<K, V, S> {
     /// # Panics
     ///
     /// Panics if the buckets cannot be allocated.
-    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self
+    where
+        K: Relocatable,
+        V: Relocatable,
+    {
         let built = Builder::new().capacity(capacity).hasher(hasher).build_flat();
         built.unwrap_or_else(|error| panic!("{error}"))
     }
@@ -276,7 +293,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     }
 }
 
-impl<K, V, S: Default> Default for FlatMap<K, V, S> {
+impl<K: Relocatable, V: Relocatable, S: Default> Default for FlatMap<K, V, S> {
     fn default() -> Self {
         Self::with_hasher(S::default())
     }

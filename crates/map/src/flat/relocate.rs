@@ -1,16 +1,31 @@
 //! The types that a flat map may store.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, LinkedList, VecDeque};
+use std::convert::Infallible;
 use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::hash::{BuildHasherDefault, RandomState};
 use std::marker::{PhantomData, PhantomPinned};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::mem::ManuallyDrop;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, TcpStream, UdpSocket};
 use std::num::{
     NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16, NonZeroU32,
-    NonZeroU64, NonZeroU128, NonZeroUsize, Wrapping,
+    NonZeroU64, NonZeroU128, NonZeroUsize, Saturating, Wrapping,
 };
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant, SystemTime};
+
+use super::map::FlatMap;
+use super::set::FlatSet;
+use crate::map::HashMap;
+use crate::set::HashSet;
 
 /// A type whose values may be moved while other threads read them.
 ///
@@ -45,8 +60,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// use relativist::flat::FlatMap;
 /// use std::sync::atomic::AtomicU64;
 ///
-/// let counters = FlatMap::new();
-/// counters.pin().insert("hits", AtomicU64::new(0)); // error: not `Relocatable`
+/// let counters: FlatMap<&str, AtomicU64> = FlatMap::new(); // error: not `Relocatable`
 /// ```
 ///
 /// ```
@@ -54,7 +68,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// use std::sync::Arc;
 /// use std::sync::atomic::AtomicU64;
 ///
-/// let counters = FlatMap::new();
+/// let counters: FlatMap<&str, Arc<AtomicU64>> = FlatMap::new();
 /// counters.pin().insert("hits", Arc::new(AtomicU64::new(0)));
 /// ```
 ///
@@ -64,6 +78,16 @@ use std::time::{Duration, Instant, SystemTime};
 /// type contains no `UnsafeCell`, except behind a pointer. This includes the parameters of a
 /// generic type whose values it contains. An array of a few values must not exceed the address
 /// space.
+// The message has the advice in short, because the compiler sometimes leaves out the notes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not `Relocatable`, so a flat map cannot store it: implement the trait, store an `Arc<{Self}>`, or use \
+               `relativist::HashMap`",
+    label = "not `Relocatable`",
+    note = "if no code changes a field of `{Self}` through a shared reference, as with atomics and mutexes, \
+            `unsafe impl relativist::Relocatable for {Self} {{}}` is sound",
+    note = "an `Arc` or a `Box` of any type that is `Send + Sync + 'static` is `Relocatable`",
+    note = "`relativist::HashMap` and `HashSet` store any type that is `Send + Sync + 'static`"
+)]
 pub unsafe trait Relocatable: Send + Sync + 'static {}
 
 macro_rules! relocatable {
@@ -76,28 +100,40 @@ macro_rules! relocatable {
     };
 }
 
+// Numbers and the like, which have no pointers.
 relocatable! {
-    for [] (); for [] bool; for [] char;
+    for [] bool; for [] char; for [] Infallible;
     for [] u8; for [] u16; for [] u32; for [] u64; for [] u128; for [] usize;
     for [] i8; for [] i16; for [] i32; for [] i64; for [] i128; for [] isize;
     for [] f32; for [] f64;
     for [] NonZeroU8; for [] NonZeroU16; for [] NonZeroU32; for [] NonZeroU64; for [] NonZeroU128; for [] NonZeroUsize;
     for [] NonZeroI8; for [] NonZeroI16; for [] NonZeroI32; for [] NonZeroI64; for [] NonZeroI128; for [] NonZeroIsize;
-    for [T: Relocatable] Wrapping<T>;
+    for [] Duration; for [] Instant; for [] SystemTime;
+    for [] IpAddr; for [] Ipv4Addr; for [] Ipv6Addr; for [] SocketAddr; for [] SocketAddrV4; for [] SocketAddrV6;
+    for [] std::cmp::Ordering; for [] std::any::TypeId; for [] ThreadId;
+    for [T: Send + Sync + ?Sized + 'static] PhantomData<T>; for [] PhantomPinned;
+    for [] RandomState; for [H: 'static] BuildHasherDefault<H>;
+}
+
+// Types that contain values of their parameters, and nothing else but flags.
+relocatable! {
+    for [T: Relocatable] Wrapping<T>; for [T: Relocatable] Saturating<T>; for [T: Relocatable] Reverse<T>;
+    for [T: Relocatable] Option<T>; for [T: Relocatable, E: Relocatable] Result<T, E>;
+    for [T: Relocatable] ManuallyDrop<T>; for [P: Relocatable] Pin<P>;
+    for [T: Relocatable] Bound<T>; for [] RangeFull;
+    for [T: Relocatable] Range<T>; for [T: Relocatable] RangeInclusive<T>; for [T: Relocatable] RangeFrom<T>;
+    for [T: Relocatable] RangeTo<T>; for [T: Relocatable] RangeToInclusive<T>;
     for [T: Relocatable, const N: usize] [T; N];
-    for [A: Relocatable] (A,);
-    for [A: Relocatable, B: Relocatable] (A, B);
-    for [A: Relocatable, B: Relocatable, C: Relocatable] (A, B, C);
-    for [A: Relocatable, B: Relocatable, C: Relocatable, D: Relocatable] (A, B, C, D);
-    for [A: Relocatable, B: Relocatable, C: Relocatable, D: Relocatable, E: Relocatable] (A, B, C, D, E);
-    for [A: Relocatable, B: Relocatable, C: Relocatable, D: Relocatable, E: Relocatable, F: Relocatable] (A, B, C, D, E, F);
-    for [T: Relocatable] Option<T>;
-    for [T: Relocatable, E: Relocatable] Result<T, E>;
-    for [T: Send + Sync + 'static] PhantomData<T>; for [] PhantomPinned;
+}
+
+// References, and owners of memory elsewhere. What they own may be of any type: readers of both
+// copies of the owner use the same memory. No owner has a pointer into itself.
+relocatable! {
     for [T: Sync + ?Sized + 'static] &'static T;
     for [T: Send + Sync + ?Sized + 'static] Box<T>;
     for [T: Send + Sync + ?Sized + 'static] Arc<T>;
     for [T: Send + Sync + ?Sized + 'static] Weak<T>;
+    for [T: ToOwned<Owned: Relocatable> + Sync + ?Sized + 'static] Cow<'static, T>;
     for [T: Send + Sync + 'static] Vec<T>;
     for [T: Send + Sync + 'static] VecDeque<T>;
     for [T: Send + Sync + 'static] BinaryHeap<T>;
@@ -105,7 +141,35 @@ relocatable! {
     for [K: Send + Sync + 'static, V: Send + Sync + 'static] BTreeMap<K, V>;
     for [T: Send + Sync + 'static] BTreeSet<T>;
     for [] String; for [] CString; for [] OsString; for [] PathBuf;
-    for [] Duration; for [] Instant; for [] SystemTime;
-    for [] IpAddr; for [] Ipv4Addr; for [] Ipv6Addr; for [] SocketAddr; for [] SocketAddrV4; for [] SocketAddrV6;
-    for [] std::cmp::Ordering; for [] std::any::TypeId; for [] std::thread::ThreadId;
+    for [] Waker; for [] Thread;
+    // Handles of the operating system, which are numbers or pointers.
+    for [] File; for [] TcpListener; for [] TcpStream; for [] UdpSocket;
 }
+
+// Hash tables: a pointer to the entries, numbers, and the hasher. The tables of this crate are
+// behind a pointer, that of a `FlatMap` with the hasher.
+relocatable! {
+    for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Relocatable] std::collections::HashMap<K, V, S>;
+    for [T: Send + Sync + 'static, S: Relocatable] std::collections::HashSet<T, S>;
+    for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Relocatable] HashMap<K, V, S>;
+    for [T: Send + Sync + 'static, S: Relocatable] HashSet<T, S>;
+    for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync + 'static] FlatMap<K, V, S>;
+    for [T: Send + Sync + 'static, S: Send + Sync + 'static] FlatSet<T, S>;
+}
+
+/// Implements the trait for tuples of the types in brackets, and for functions with these
+/// arguments. Then takes the other types in, one after the other.
+macro_rules! tuples_and_functions {
+    ([$($types:ident)*]) => {
+        relocatable! {
+            for [$($types: Relocatable),*] ($($types,)*);
+            for [$($types: 'static,)* Output: 'static] fn($($types),*) -> Output;
+        }
+    };
+    ([$($types:ident)*] $next:ident $($others:ident)*) => {
+        tuples_and_functions!([$($types)*]);
+        tuples_and_functions!([$($types)* $next] $($others)*);
+    };
+}
+
+tuples_and_functions!([] A B C D E F G H I J K L);

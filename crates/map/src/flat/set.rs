@@ -47,6 +47,7 @@ implement_set! {
     iterate: [T: Hash + Eq, S: BuildHasher],
     remove_all: [T: Hash + Eq + Relocatable, S: BuildHasher + Send + Sync + 'static],
     update: [T: Hash + Eq + Relocatable, S: BuildHasher + Send + Sync + 'static],
+    create: [T: Relocatable],
 }
 
 impl<T, S> FlatSet<T, S> {

@@ -3,7 +3,7 @@
 macro_rules! algebra {
     (
         $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
-        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*],
+        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         /// Operations on two sets. The other one is read under this handle's guard.
         ///

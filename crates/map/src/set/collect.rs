@@ -4,7 +4,7 @@
 macro_rules! collect {
     (
         $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
-        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*],
+        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         impl<T, S: Default> FromIterator<T> for $Set<T, S> where $($update)* {
             fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {

@@ -1,10 +1,13 @@
 //! Creating sets, their size, and what they share with their map.
 
 macro_rules! construction {
-    ($Set:ident, $PinnedSet:ident, $Map:ident, $build:literal, $($bounds:tt)*) => {
+    (
+        $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
+        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
+    ) => {
         impl<T> $Set<T> {
             /// Creates an empty set of two buckets, which grows as needed.
-            pub fn new() -> Self {
+            pub fn new() -> Self where $($create)* {
                 Self::of($Map::new())
             }
 
@@ -14,7 +17,7 @@ macro_rules! construction {
             /// # Panics
             ///
             /// Panics if the buckets cannot be allocated.
-            pub fn with_capacity(capacity: usize) -> Self {
+            pub fn with_capacity(capacity: usize) -> Self where $($create)* {
                 Self::of($Map::with_capacity(capacity))
             }
 
@@ -27,7 +30,7 @@ macro_rules! construction {
         impl<T, S> $Set<T, S> {
             /// Creates an empty set of two buckets that hashes with `hasher`. Weak hashers are
             /// sufficient, as for maps.
-            pub fn with_hasher(hasher: S) -> Self {
+            pub fn with_hasher(hasher: S) -> Self where $($create)* {
                 Self::of($Map::with_hasher(hasher))
             }
 
@@ -36,7 +39,7 @@ macro_rules! construction {
             /// # Panics
             ///
             /// Panics if the buckets cannot be allocated.
-            pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+            pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self where $($create)* {
                 Self::of($Map::with_capacity_and_hasher(capacity, hasher))
             }
 
@@ -66,7 +69,7 @@ macro_rules! construction {
             }
         }
 
-        impl<T, S: Default> Default for $Set<T, S> {
+        impl<T, S: Default> Default for $Set<T, S> where $($create)* {
             fn default() -> Self {
                 Self::with_hasher(S::default())
             }

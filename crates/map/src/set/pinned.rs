@@ -3,7 +3,7 @@
 macro_rules! pinned {
     (
         $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
-        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*],
+        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         impl<'s, T, S> $PinnedSet<'s, T, S> {
             /// Returns the set.

@@ -38,6 +38,7 @@ mod random;
 mod reentrance;
 #[path = "../suite/references.rs"]
 mod references;
+mod relocate;
 #[path = "../suite/rendezvous.rs"]
 mod rendezvous;
 #[path = "../suite/scan.rs"]

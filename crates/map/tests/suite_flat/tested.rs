@@ -1,7 +1,7 @@
 //! The map that is tested by the modules that both suites share. The suite of `HashMap` has a
 //! module of the same name for its map.
 
-use relativist::{BuildError, Builder, Resizing};
+use relativist::{BuildError, Builder, Relocatable, Resizing};
 
 use crate::hashing::Hashing;
 use crate::hostile::{Liar, Map, Value};
@@ -14,20 +14,20 @@ pub fn builder() -> Builder {
     relativist::HashMap::<(), ()>::builder()
 }
 
-pub fn try_build<K, V, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, BuildError> {
+pub fn try_build<K: Relocatable, V: Relocatable, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, BuildError> {
     builder.build_flat()
 }
 
-pub fn build<K, V, S>(builder: Builder<S>) -> HashMap<K, V, S> {
+pub fn build<K: Relocatable, V: Relocatable, S>(builder: Builder<S>) -> HashMap<K, V, S> {
     try_build(builder).unwrap()
 }
 
-pub fn build_set<T, S>(builder: Builder<S>) -> HashSet<T, S> {
+pub fn build_set<T: Relocatable, S>(builder: Builder<S>) -> HashSet<T, S> {
     builder.build_flat_set().unwrap()
 }
 
 /// Returns a map that is resized by hand.
-pub fn manual<K, V, S>(hasher: S) -> HashMap<K, V, S> {
+pub fn manual<K: Relocatable, V: Relocatable, S>(hasher: S) -> HashMap<K, V, S> {
     build(builder().resizing(Resizing::Manual).hasher(hasher))
 }
 

@@ -127,7 +127,7 @@
 //!   stays in its section delays shrinking, and the reclamation of memory in the whole process
 //!   ([`relativist_rcu`]).
 //! * Resizing by hand and [renaming](HashMap::rename) wait for readers. They panic if the calling
-//!   thread has a handle or a guard.
+//!   thread has a handle or a guard. (Growing a [`FlatMap`] by hand does not wait.)
 //!
 //! # Performance
 //!

@@ -175,7 +175,11 @@ where
     /// This is faster than single insertions if the map is larger than the processor's cache: it
     /// takes up to 16 entries from the iterator, prefetches their buckets, and then inserts them.
     /// If the iterator or the hasher panics, the entries that were taken and not inserted are
-    /// dropped. Enters a read section for each batch, in which the iterator runs, too.
+    /// dropped.
+    ///
+    /// Makes room first, as [`FlatMap::reserve`] does, if the iterator announces more entries than
+    /// the map has, and this thread holds no guard or pinned handle. Enters a read section for each
+    /// batch, after it has taken the entries from the iterator.
     ///
     /// ```
     /// let map = relativist::FlatMap::from([(1, "one")]);
@@ -184,29 +188,37 @@ where
     /// ```
     pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
         let mut entries = entries.into_iter().fuse();
+        let expected = entries.size_hint().0;
+        if expected > self.len() {
+            self.expect(expected);
+        }
         let mut batch: [Option<(raw::Hash, Entry<K, V>)>; BATCH] = [const { None }; BATCH];
         let mut new = 0;
         loop {
-            let guard = read();
             let mut filled = 0;
             // The places come first in `zip`, so that it takes no entry when no place is left.
             for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
-                let hash = self.table.hash(&key);
-                self.table.prefetch(hash, &guard);
-                *place = Some((hash, Entry { key, value }));
+                *place = Some((self.table.hash(&key), Entry { key, value }));
                 filled += 1;
             }
-            for (hash, entry) in batch.iter_mut().filter_map(Option::take) {
-                match self.table.put(hash, entry, true, &guard) {
-                    Put::Inserted(_) => new += 1,
-                    Put::Replaced { .. } => {}
-                    Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
-                }
-            }
+            new += self.put_batch(&mut batch);
             if filled < BATCH {
                 return new;
             }
         }
+    }
+
+    /// Inserts a batch of entries in one read section. Returns the number of keys that are new.
+    fn put_batch(&self, batch: &mut [Option<(raw::Hash, Entry<K, V>)>; BATCH]) -> usize {
+        let guard = read();
+        batch.iter().flatten().for_each(|(hash, _)| self.table.prefetch(*hash, &guard));
+        let entries = batch.iter_mut().filter_map(Option::take);
+        let is_new = |(hash, entry)| match self.table.put(hash, entry, true, &guard) {
+            Put::Inserted(_) => true,
+            Put::Replaced { .. } => false,
+            Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
+        };
+        entries.filter_map(|entry| is_new(entry).then_some(())).count()
     }
 
     /// Removes a key and returns its value, which stays valid as long as the guard and is dropped

@@ -228,17 +228,33 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// # Panics
     ///
-    /// Panics if this thread holds a guard or a pinned handle: the thread would wait for itself.
+    /// Panics if the map is larger than that, and this thread holds a guard or a pinned handle: the
+    /// thread would wait for itself. The map can grow while the thread holds one. (If another
+    /// thread makes it larger meanwhile, it stays larger.)
     ///
     /// ```
     /// let map: relativist::flat::FlatMap<i32, i32> = relativist::flat::FlatMap::new();
+    /// let pinned = map.pin();
     /// map.resize_to(1000)?;
     /// assert_eq!(map.buckets(), 1024);
+    /// drop(pinned);
+    /// map.resize_to(64)?;
+    /// assert_eq!(map.buckets(), 64);
     /// # Ok::<(), relativist::AllocError>(())
     /// ```
+    ///
+    /// ```should_panic
+    /// let map: relativist::flat::FlatMap<i32, i32> = relativist::flat::FlatMap::with_capacity(1000);
+    /// let _pinned = map.pin();
+    /// let _ = map.resize_to(64);
+    /// ```
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        crate::raw::assert_outside_sections("resizing");
-        self.table.resize_now(|_| Some(bits_for(buckets)))
+        let wanted = bits_for(buckets);
+        if wanted < bits_for(self.buckets()) {
+            crate::raw::assert_outside_sections("shrinking");
+        }
+        let may_wait = !is_reading();
+        self.table.resize_now(|bits| Some(wanted).filter(|&wanted| may_wait || wanted > bits))
     }
 
     /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
@@ -268,8 +284,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted > bits))
     }
 
-    /// Shrinks to the size for the current number of entries. Otherwise like
-    /// [`FlatMap::resize_to`].
+    /// Shrinks to the size for the current number of entries. Waits for readers.
     ///
     /// # Errors
     ///
@@ -277,9 +292,9 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// # Panics
     ///
-    /// See [`FlatMap::resize_to`].
+    /// Panics if this thread holds a guard or a pinned handle, even if the map is small enough.
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        crate::raw::assert_outside_sections("resizing");
+        crate::raw::assert_outside_sections("shrinking");
         let wanted = self.policy().smallest_for(self.len());
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
     }

@@ -18,6 +18,8 @@ mod cases;
 mod collections;
 #[path = "../suite/drops.rs"]
 mod drops;
+#[path = "../suite/fill.rs"]
+mod fill;
 #[path = "../support/hashing.rs"]
 mod hashing;
 #[path = "../support/history.rs"]

@@ -2,11 +2,12 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
-use relativist::{BuildError, PolicyError, Relocatable};
+use relativist::{BuildError, PolicyError, Relocatable, Resizing};
 
 use crate::hashing::MIXED;
 use crate::tested::{HashMap, build, builder, try_build};
@@ -94,6 +95,52 @@ fn reserving_less_keeps_the_larger_size() {
     });
     assert_eq!(map.buckets(), 1024);
     assert_eq!(map.pin().get(&Slow(1)), Some(&1));
+}
+
+/// Growing waits for no reader, so a handle of this thread is no obstacle.
+#[test]
+fn grows_by_hand_under_a_handle() {
+    let map: HashMap<u64, u64> = HashMap::new();
+    fill(&map, 1000);
+    let pinned = map.pin();
+    for buckets in [4096, 4096, 1 << 15] {
+        map.resize_to(buckets).unwrap();
+        assert_eq!(map.buckets(), buckets);
+        assert!((0..1000).all(|n| pinned.get(&n) == Some(&n)));
+    }
+    for shrink in [|map: &HashMap<u64, u64>| map.resize_to(64), HashMap::shrink_to_fit] {
+        let panic = catch_unwind(AssertUnwindSafe(|| shrink(&map))).unwrap_err();
+        let text = panic.downcast_ref::<String>().unwrap();
+        assert!(text.starts_with("shrinking waits for readers"), "{text}");
+    }
+    drop(pinned);
+    map.resize_to(64).unwrap();
+    assert_eq!((map.buckets(), map.len()), (64, 1000));
+}
+
+/// Threads with handles make the map larger at the same time. None of them shrinks it.
+#[test]
+fn threads_with_handles_grow_a_map() {
+    for _ in 0..20 {
+        let map: HashMap<u64, u64> = build(builder().resizing(Resizing::Manual));
+        fill(&map, 100);
+        scope(|scope| {
+            for buckets in [64, 1024, 256, 4096] {
+                scope.spawn({
+                    let map = &map;
+                    move || {
+                        let _pinned = map.pin();
+                        if map.buckets() < buckets {
+                            // Fails if another thread has made the map larger since.
+                            let _ = catch_unwind(AssertUnwindSafe(|| map.resize_to(buckets)));
+                        }
+                        assert!(map.buckets() >= buckets);
+                    }
+                });
+            }
+        });
+        assert_eq!((map.buckets(), map.len()), (4096, 100));
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use relativist::Resizing;
 use relativist::flat::FlatMap;
+use relativist::{Relocatable, Resizing};
 use relativist_rcu::{barrier, clock};
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread::{JoinHandle, spawn};
@@ -15,7 +15,7 @@ use crate::{PLACES, explore};
 
 type Map<V> = Arc<FlatMap<u64, V, Hashing>>;
 
-fn map<V>(hashing: Hashing) -> Map<V> {
+fn map<V: Relocatable>(hashing: Hashing) -> Map<V> {
     let builder = relativist::HashMap::<u64, V>::builder().resizing(Resizing::Manual);
     Arc::new(builder.hasher(hashing).build_flat().unwrap())
 }

@@ -13,6 +13,7 @@ COMMENT = {
     ".sh": re.compile(r"^\s*# ?(.*)$"),
     ".py": re.compile(r"^\s*# ?(.*)$"),
     ".pml": re.compile(r"^\s*/?\* ?(.*)$"),
+    ".litmus": re.compile(r"^(?:\(\* |   (?! ))(.*)$"),
 }
 # Lines that cannot be broken: code, tables, links, and pictures are indented code.
 UNBREAKABLE = re.compile(r"\s*(\||```|\[[^\]]+\]: |\S+$)")
@@ -21,7 +22,7 @@ UNBREAKABLE = re.compile(r"\s*(\||```|\[[^\]]+\]: |\S+$)")
 def main():
     rules = [rule(line) for line in (ROOT / "ci/forbidden-words.txt").read_text().splitlines() if line and not line.startswith("# ")]
     rust = sources(".rs", "crates", "fuzz")
-    others = sources(".sh", "ci") + sources(".py", "ci") + sources(".pml", "proofs")
+    others = sources(".sh", "ci") + sources(".py", "ci") + sources(".pml", "proofs") + sources(".litmus", "proofs")
     problems = [problem for path in rust for problem in wide(path)]
     problems += [problem for path in rust + others for problem in forbidden(path, rules)]
     for problem in problems:

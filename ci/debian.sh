@@ -17,3 +17,25 @@ install_packages() {
 debian() {
   [ -e "$1" ] || command -v "$1" >/dev/null || install_packages "${@:2}"
 }
+
+# unpack_sid FOLDER PACKAGE...: unpacks packages of Debian sid into a new folder, for programs that the installed release does not
+# have, or not in a version that is new enough. They need sid's libraries, too, and that folder's dynamic loader. Nothing is
+# installed. apt-get verifies the packages.
+unpack_sid() {
+  local folder=$1 apt packages=("${@:2}") repository options file
+  apt=$(mktemp -d)
+  mkdir -p "$apt"/{lists,archives}/partial "$apt/root"
+  touch "$apt/status"
+  repository=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main' | sort -u | head -n1)
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository sid main" >"$apt/sources.list"
+  options=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null
+    -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status"
+    -o Dir::Cache="$apt" -o Acquire::Languages=none -o APT::Sandbox::User="$(id -un)")
+  apt-get "${options[@]}" update
+  (cd "$apt/archives" && apt-get "${options[@]}" download "${packages[@]}")
+  for file in "$apt"/archives/*.deb; do dpkg -x "$file" "$apt/root"; done
+  rm -rf "$folder"
+  mkdir -p "$(dirname "$folder")"
+  mv "$apt/root" "$folder"
+  rm -rf "$apt"
+}

@@ -135,6 +135,7 @@ impl Counter {
     #[inline(always)]
     fn stripes(&self) -> Option<&[Stripe]> {
         // Acquire: pairs with the AcqRel in `make_stripes`. This thread sees zeroed stripes.
+        // litmus: counter-stripes
         let stripes = NonNull::new(self.stripes.load(Acquire))?;
         // SAFETY: `make_stripes` has stored this number of stripes, which live as long as the
         // counter.
@@ -154,6 +155,7 @@ impl Counter {
             return;
         }
         // AcqRel: Release pairs with the Acquire in `stripes`. Acquire is not needed.
+        // litmus: counter-stripes
         if self.stripes.compare_exchange(null_mut(), stripes, AcqRel, Relaxed).is_err() {
             // SAFETY: allocated above, and no other thread has it.
             unsafe { free(stripes) };

@@ -46,6 +46,7 @@ impl Sleepers {
         self.0.fetch_add(1, Relaxed);
         // Pairs with the fence in `wake`: either `wake` sees the new number, or `park` sees
         // that the bucket is unlocked. (`park` and `unpark_all` exclude each other.)
+        // litmus: sleep
         full_fence();
         park(key, is_locked);
         // Relaxed: while the number is too high, unlocking threads call `unpark_all` needlessly.
@@ -58,6 +59,7 @@ impl Sleepers {
     pub(crate) fn wake(&self, key: usize) {
         fence_after_exchange();
         // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
+        // litmus: sleep
         if self.0.load(Relaxed) != 0 {
             unpark_all(key);
         }

@@ -60,6 +60,7 @@ impl<T> UnsafeCell<T> {
 #[inline(always)]
 #[cfg_attr(relativist_loom, allow(dead_code, reason = "models of the whole table wait without sleeping"))]
 pub(crate) fn fence_after_exchange() {
+    // litmus: update-then-lookup, update-then-lookup-grown, flat-update-then-lookup
     #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(all(relativist_loom, not(relativist_shuttle)))]

@@ -99,9 +99,11 @@ pub(crate) fn light(fenced: bool) {
     if fenced {
         cold_path();
         // Pairs with the fence in `heavy`.
+        // litmus: entry-fence, slot-unseen
         fence(SeqCst);
     } else {
         // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
+        // litmus: membarrier-before-counter, membarrier-before-slot, membarrier-before-find
         compiler_fence(SeqCst);
     }
 }
@@ -110,10 +112,12 @@ pub(crate) fn light(fenced: bool) {
 pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
+        // litmus: entry-fence, ticket-fence
         fence(SeqCst);
     } else {
         // Pairs with the compiler fence in `light`. The fences around the call keep the compiler
         // from reordering accesses with it.
+        // litmus: membarrier-before-use, membarrier-before-leave, membarrier-after-leave
         compiler_fence(SeqCst);
         membarrier::execute();
         compiler_fence(SeqCst);

@@ -64,6 +64,7 @@ impl Domain {
     pub(crate) fn initialize(&self, barrier: impl FnOnce() -> Barrier) {
         // Acquire: pairs with the Release below: a thread that sees the choice sees what was
         // prepared for it.
+        // litmus: initialize
         if self.counter.0.load(Acquire) != Self::UNCHOSEN {
             return;
         }
@@ -100,6 +101,7 @@ impl Domain {
         // period need not wait for it (design, case 3). A plain load on x86, `ldapr` on Arm. Loom
         // would not notice Relaxed here, because under loom `light` executes a fence. With
         // `membarrier` that is a compiler fence only.
+        // litmus: ticket, membarrier-before-use
         self.counter.0.load(Acquire)
     }
 
@@ -116,6 +118,7 @@ impl Domain {
         // later in the counter's modification order and so continues this release sequence; readers
         // that acquire its number see what the caller did before, even if another thread is the
         // driver.
+        // litmus: ticket, ticket-fence, queue-sealed
         let now = self.counter.0.fetch_add(0, AcqRel);
         now + Self::STEP
     }
@@ -150,6 +153,7 @@ impl Domain {
     pub(crate) fn ended(&self) -> u64 {
         // Acquire: pairs with the Release in `try_complete`: what readers did happens before what
         // the caller does next.
+        // litmus: completed, flat-slot-reused
         self.completed.load(Acquire)
     }
 
@@ -159,6 +163,7 @@ impl Domain {
         // `ticket` released, so that the barrier below covers their stores too. Loom would not
         // notice Relaxed here: under loom the fence in `heavy` is an Acquire, and any increment
         // continues the release sequence of `ticket`.
+        // litmus: ticket-fence
         let number = self.counter.0.fetch_add(Self::STEP, AcqRel) + Self::STEP;
         heavy();
         self.scanning.set(number);
@@ -169,6 +174,7 @@ impl Domain {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
             // section happens before the end.
+            // litmus: leave, next-section, slot-reused-section
             let entered = slot.entered.load(Acquire);
             entered > Slot::OUTSIDE_FENCED && entered < number
         };
@@ -177,12 +183,14 @@ impl Domain {
         }
         self.scanning.set(0);
         // Release: pairs with the Acquire in `has_completed`.
+        // litmus: completed, flat-slot-reused
         self.completed.store(number, Release);
         true
     }
 
     pub(crate) fn try_drive(&self) -> Option<Driver<'_>> {
         // Acquire: pairs with the Release in `Driver::drop`, for `scanning`.
+        // litmus: driver
         let free = self.driving.compare_exchange(false, true, Acquire, Relaxed).is_ok();
         DRIVER.count_try(free);
         free.then(|| Driver(self))

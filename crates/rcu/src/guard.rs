@@ -206,6 +206,7 @@ fn enter(slot: &Slot, fenced: bool) {
     // Release: pairs with the Acquire in `Domain::try_complete`. A thread that sees this section
     // sees the end of the one before it, too. `light` and `heavy` order the store before the
     // section's reads.
+    // litmus: entry-fence, next-section, slot-reused-section
     slot.entered.store(now, Release);
     light(fenced);
 }
@@ -215,6 +216,7 @@ fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
         // Release: pairs with the Acquire in `Domain::try_complete`: the section's reads happen
         // before the end of the grace period.
+        // litmus: leave, completed, membarrier-after-leave
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();

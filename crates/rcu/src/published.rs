@@ -83,6 +83,7 @@ impl<T> Published<T> {
     pub fn read<'g>(&'g self, _guard: &'g Guard) -> &'g T {
         // Acquire: pairs with the Release in `publish`: the reader sees the version as it was
         // published.
+        // litmus: published
         let value = self.value.load(Acquire);
         // SAFETY: never null. A version is dropped a grace period after it was replaced, or with
         // `self`: the guard prevents the first, the borrow of `self` the second.
@@ -100,6 +101,7 @@ impl<T> Published<T> {
         // AcqRel: Release pairs with the Acquire in `read`. Acquire pairs with the Release of the
         // swap that published the old version, so that this thread, which may drop it, sees it
         // complete.
+        // litmus: published, published-replaced
         let old = self.value.swap(new, AcqRel);
         // SAFETY: never null.
         let old = unsafe { NonNull::new_unchecked(old) };

@@ -147,6 +147,7 @@ impl Queue {
         // Release: pairs with the Acquire in `end`: publishes entry, chunk and bytes. Loom would
         // not notice Relaxed here or there: entries are pushed in a read section, and the grace
         // period orders its end before each drain.
+        // litmus: queue-push, queue-sealed
         self.pushed.store(count + 1, Release);
     }
 
@@ -222,12 +223,14 @@ impl Queue {
     /// Returns the current end of the queue, for [`Queue::is_drained_to`].
     pub(crate) fn end(&self) -> u64 {
         // Acquire: pairs with the Release in `push`.
+        // litmus: queue-push, queue-sealed
         self.pushed.load(Acquire)
     }
 
     /// Returns whether the functions of all entries before `end` have returned.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
+        // litmus: queue-drained
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 
@@ -256,6 +259,7 @@ impl Queue {
 
     fn try_lock(&self) -> Option<Consumer<'_>> {
         // Acquire: pairs with the Release in `Consumer::drop`.
+        // litmus: queue-consumer, queue-drained
         let taken = self.consumer.compare_exchange(Self::FREE, thread_token(), Acquire, Relaxed);
         CONSUMER.count_try(taken.is_ok());
         taken.is_ok().then(|| Consumer(self))
@@ -362,6 +366,7 @@ impl Consumer<'_> {
 impl Drop for Consumer<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_lock`.
+        // litmus: queue-consumer, queue-drained
         self.0.consumer.store(Queue::FREE, Release);
     }
 }

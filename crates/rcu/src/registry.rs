@@ -93,6 +93,7 @@ impl Slot {
     fn try_claim(&self) -> bool {
         // Relaxed first look: only a hint that avoids a write. Acquire: pairs with the Release in
         // `release`, so that the new owner sees the cells as the last one left them.
+        // litmus: slot-reused, slot-reused-section
         !self.owned.load(Relaxed) && self.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
@@ -100,6 +101,7 @@ impl Slot {
     pub(crate) fn release(&self) {
         debug_assert!(!self.is_reading());
         // Release: pairs with the Acquire in `try_claim`.
+        // litmus: slot-reused, slot-reused-section
         self.owned.store(false, Release);
     }
 
@@ -150,6 +152,7 @@ impl Registry {
             slot.next.store(head, Relaxed);
             // AcqRel: Release publishes the slot to the Acquire in `iter`, and Acquire keeps
             // publishing what other threads pushed before.
+            // litmus: slot-pushed, slot-pushed-before, slot-unseen
             match self.head.compare_exchange_weak(head, std::ptr::from_ref(slot).cast_mut(), AcqRel, Relaxed) {
                 Ok(_) => return slot,
                 Err(now) => head = now,
@@ -161,6 +164,7 @@ impl Registry {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Slot> {
         // Acquire: pairs with the AcqRel in `claim`; the slots behind the head were published
         // before it.
+        // litmus: slot-pushed, slot-pushed-before
         let mut next = self.head.load(Acquire);
         std::iter::from_fn(move || {
             // SAFETY: the list holds null or slots leaked in `claim`, which live for ever and never

@@ -38,6 +38,7 @@ mod presence {
         #[inline]
         pub(super) fn is_missing(&self) -> bool {
             // Orders the push before the load; pairs with `heavy` in `try_leave`.
+            // litmus: worker-leaves, worker-membarrier-before-push
             light(domain().fenced(Relaxed));
             // Relaxed: ordered by `light`. SeqCst: this happens once per start, so its cost does
             // not matter. One thread gets `false` from the swap, and starts the worker.
@@ -49,6 +50,7 @@ mod presence {
             self.leave();
             // Pairs with `light` in `is_missing`: either the producer sees that the worker has
             // left, or the worker sees the push.
+            // litmus: worker-leaves, worker-membarrier-before-look, worker-membarrier-after-look
             heavy();
             // Stays if there is work, unless another worker has been started.
             !is_work_left() || self.0.swap(true, SeqCst)

@@ -68,6 +68,7 @@ impl<K, V> AtomicArray<K, V> {
     pub(super) unsafe fn load<'a>(&self) -> Array<'a, K, V> {
         // Acquire: pairs with the Release in `publish`: the caller sees all buckets as they were
         // moved.
+        // litmus: flat-array-published, flat-settled
         let tagged = self.0.load(Acquire);
         // SAFETY: never null.
         // The pointer came from `tagged`, and the caller guarantees that the array is alive.
@@ -76,6 +77,7 @@ impl<K, V> AtomicArray<K, V> {
 
     pub(super) fn publish(&self, array: Array<'_, K, V>) {
         // Release: pairs with the Acquire in `load`.
+        // litmus: flat-array-published, flat-settled
         self.0.store(array.tagged(), Release);
     }
 }
@@ -187,6 +189,7 @@ impl<'a, K, V> Array<'a, K, V> {
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Self> {
         // Acquire: pairs with the Release in `begin_move`: the caller sees the empty segments.
+        // litmus: flat-next-array
         let next = self.footer().next.load(Acquire);
         // SAFETY: the next array is freed after this one, because it is replaced later.
         NonNull::new(next).map(|tagged| unsafe { Self::of_tagged(tagged) })
@@ -196,6 +199,7 @@ impl<'a, K, V> Array<'a, K, V> {
     /// mutex.
     pub(super) fn begin_move(&self, next: Self) {
         // Release: pairs with the Acquire in `next`.
+        // litmus: flat-next-array
         self.footer().next.store(next.tagged(), Release);
     }
 
@@ -217,6 +221,7 @@ impl<'a, K, V> Array<'a, K, V> {
     pub(super) fn complete_claim(&self, next: &Self) -> bool {
         // AcqRel: the thread that moves the last buckets sees what the others have moved, and
         // publishes it together with the next array.
+        // litmus: flat-array-published
         self.footer().moved.fetch_add(1, AcqRel) + 1 == self.chunks(next).1 as u64
     }
 

@@ -257,6 +257,7 @@ impl<K, V> Segment<K, V> {
         // `try_remove`. The caller sees the entries of live slots as they were written. If the word
         // shows that the bucket has moved, the caller sees the link to the next array and the array
         // with its entries.
+        // litmus: flat-entry, flat-later-entry, flat-moved, flat-moved-later, flat-stamp
         Word::from_bits(self.word.load(Acquire))
     }
 
@@ -264,6 +265,7 @@ impl<K, V> Segment<K, V> {
     /// thread that can find the segment. So no removal exchanges the word meanwhile.
     pub(super) fn set_word(&self, word: Word) {
         // Release: pairs with the Acquire in `word`.
+        // litmus: flat-later-entry, flat-moved-later, flat-announced
         self.word.store(word.bits(), Release);
     }
 
@@ -272,6 +274,7 @@ impl<K, V> Segment<K, V> {
     pub(super) fn exchange_word(&self, word: Word) {
         // AcqRel: Release pairs with the Acquire in `word` and `try_lock`. An exchange, because a
         // lookup by this thread must not overtake the store; see `Head::unlock`.
+        // litmus: flat-entry, flat-locked, flat-moved, flat-update-then-lookup
         self.word.swap(word.bits(), AcqRel);
     }
 
@@ -280,6 +283,7 @@ impl<K, V> Segment<K, V> {
     pub(super) fn try_lock(&self, word: Word) -> bool {
         // AcqRel: Acquire pairs with the Release of `exchange_word`; Release keeps publishing the
         // entries to readers that load this word. On failure the caller loads again, hence Relaxed.
+        // litmus: flat-locked, flat-removed-once
         self.word.compare_exchange(word.bits(), word.locked().bits(), AcqRel, Relaxed).is_ok()
     }
 
@@ -300,6 +304,7 @@ impl<K, V> Segment<K, V> {
         // AcqRel: Release pairs with the Acquire in `word`: it keeps publishing the entries of the
         // other slots, as in `try_lock`. On failure the caller locks the bucket, hence Relaxed. The
         // fence makes the exchange a full barrier, like the one that unlocks a bucket (T3).
+        // litmus: flat-removed-continues, flat-removed-once, flat-stamp, flat-update-then-lookup
         let is_removed = self.word.compare_exchange(word.bits(), removed.bits(), AcqRel, Relaxed).is_ok();
         fence_after_exchange();
         is_removed
@@ -309,6 +314,7 @@ impl<K, V> Segment<K, V> {
     pub(super) fn next(&self) -> Link<K, V> {
         // Acquire: pairs with the Release in `set_next`. The caller sees the segment as it was
         // filled.
+        // litmus: flat-segment, flat-announced
         Link(self.next.load(Acquire))
     }
 
@@ -320,6 +326,7 @@ impl<K, V> Segment<K, V> {
     /// Sets the link. The caller holds the lock, or no other thread can find the segment.
     pub(super) fn set_next(&self, link: Link<K, V>) {
         // Release: pairs with the Acquire in `next`.
+        // litmus: flat-segment
         self.next.store(link.0, Release);
     }
 

@@ -82,6 +82,7 @@ impl AtomicArray {
     #[inline(always)]
     pub(super) unsafe fn load<'a>(&self) -> Array<'a> {
         // Acquire: pairs with the Release in `publish`: the heads are seen as they were filled.
+        // litmus: array-published, array-replaced, cut-unused
         let header = self.0.load(Acquire);
         // SAFETY: never null.
         Array { header: unsafe { NonNull::new_unchecked(header) }, alive: PhantomData }
@@ -89,6 +90,7 @@ impl AtomicArray {
 
     pub(super) fn publish(&self, array: Array<'_>) {
         // Release: pairs with the Acquire in `load`.
+        // litmus: array-published, cut-moved, shrink-joined
         self.0.store(array.header.as_ptr(), Release);
     }
 }
@@ -336,6 +338,7 @@ impl<'a> Array<'a> {
 
     fn load(link: &AtomicPtr<Header>) -> Option<Self> {
         // Acquire: pairs with the Release in `store`: the caller sees the array as it was made.
+        // litmus: base-found, base-array, finer-retargeted
         let header = NonNull::new(link.load(Acquire))?;
         Some(Self { header, alive: PhantomData })
     }
@@ -343,6 +346,7 @@ impl<'a> Array<'a> {
     fn store(link: &AtomicPtr<Header>, array: Option<Array<'_>>) {
         let header = array.map_or(null_mut(), |array| array.header.as_ptr());
         // Release: pairs with the Acquire in `load`.
+        // litmus: base-array, finer-retargeted
         link.store(header, Release);
     }
 }

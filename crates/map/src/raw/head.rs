@@ -189,6 +189,7 @@ impl Head {
     pub(super) fn load(&self) -> Word {
         // Acquire: pairs with the Release of `store` and `unlock`. This thread sees the first link
         // as it was published, and if it sees a mark, what was prepared before the mark was set.
+        // litmus: chain-head, chain-unlock, chain-relocked, chain-continued, array-filled
         Word(self.0.load(Acquire))
     }
 
@@ -196,6 +197,8 @@ impl Head {
     /// not published yet, or it follows a coarser head whose lock the caller holds.
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
+        // litmus: chain-head, array-filled, base-found, summary-announced, newest-first
+        // litmus: rename-announced
         self.0.store(word.0, Release);
     }
 
@@ -249,6 +252,7 @@ impl Head {
     pub(super) fn try_mark_finer(&self, word: Word) -> bool {
         // AcqRel, Relaxed: as in `try_lock`; an update that sees the mark sees the finer heads as
         // they were filled.
+        // litmus: mark-finer, mark-unchanged
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
@@ -265,6 +269,7 @@ impl Head {
         // update has returned and the thread's next lookup reads. Two threads that each insert and
         // then look up what the other inserted could both miss (T3). An exchange is a full barrier
         // on x86-64; elsewhere `wake_waiters` has a fence.
+        // litmus: chain-unlock, lock, lock-reads, cut-moved, base-left, update-then-lookup
         self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
     }
@@ -273,6 +278,7 @@ impl Head {
     fn try_lock(&self, word: Word) -> bool {
         // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to
         // readers, which may load this word. On failure the caller loads again, hence Relaxed.
+        // litmus: lock, lock-reads, lock-once, chain-continued, cut-lockable, base-left, mark-finer
         self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
     }
 }

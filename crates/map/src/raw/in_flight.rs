@@ -72,6 +72,7 @@ impl InFlightRename {
     pub(super) fn is_empty(&self) -> bool {
         // Acquire: pairs with the Release in `enter`: a thread that sees no rename sees the chains
         // as the last rename left them.
+        // litmus: rename-unlinked, rename-ended
         self.stage.load(Acquire).is_null()
     }
 
@@ -87,6 +88,7 @@ impl InFlightRename {
         // Acquire: pairs with the Release in `enter`: the lookup sees the link and its hash as they
         // were set. When it reads the chains again, it sees what was done to them before this
         // stage.
+        // litmus: rename-in-flight, rename-announced, rename-recheck, rename-waits
         let stage = self.stage.load(Acquire);
         let links = self.links.get().into_iter().flat_map(|links| [&links.old_key, &links.new_key]);
         match links.into_iter().find(|&at| ptr::eq(stage, at)) {
@@ -115,6 +117,7 @@ impl InFlightRename {
     pub(super) fn set_old_link(&self, link: *mut Link) {
         // Release: pairs with the Acquire in `InFlightLink::link_if`: lookups see the link as it
         // was made.
+        // litmus: rename-replaced
         self.links().old_key.link.store(link, Release);
     }
 
@@ -148,6 +151,7 @@ impl InFlightRename {
 
     fn enter(&self, stage: *mut InFlightLink) {
         // Release: pairs with the Acquire in `is_empty`, `after_miss` and `answers_old_key`.
+        // litmus: rename-in-flight, rename-announced, rename-recheck, rename-ended
         self.stage.store(stage, Release);
     }
 }
@@ -168,6 +172,7 @@ impl InFlightLink {
     fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in
         // `set_old_link`.
+        // litmus: rename-in-flight, rename-replaced
         let link = || NonNull::new(self.link.load(Acquire));
         (self.hash.load(Relaxed) == hash.get()).then(link).flatten()
     }

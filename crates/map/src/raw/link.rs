@@ -51,6 +51,7 @@ impl Link {
     /// have left.
     pub(super) fn set_hash(&self, hash: Hash) {
         // Relaxed: as above.
+        // litmus: rename-moves
         self.hash.store(hash.get(), Relaxed);
     }
 
@@ -64,6 +65,7 @@ impl Link {
     pub(super) fn next(&self) -> *mut Link {
         // Acquire: pairs with the Release in `set_next`: the caller sees the next link as it was
         // published.
+        // litmus: chain-next, cut-unused, cut-left, rename-unlinked, newest-first
         self.next.load(Acquire)
     }
 
@@ -71,6 +73,7 @@ impl Link {
     /// link's bucket.
     pub(super) fn set_next(&self, next: *mut Link) {
         // Release: pairs with the Acquire in `next`.
+        // litmus: chain-next, cut-lockable, shrink-joined, summary-announced, rename-unlinked
         self.next.store(next, Release);
     }
 }

@@ -435,6 +435,7 @@ impl worker::Resize for TableInner {
         // Cleared before this thread reads the count, so that a later update makes a new request.
         // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
         // set.
+        // litmus: resize-requested
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
         self.resizing.store(true, Relaxed);

@@ -1,0 +1,311 @@
+"""Runs the litmus tests in proofs/litmus and their weakened twins under herd7, and checks that comments in the sources name each test.
+
+A test is a file in herd7's C format. Its condition describes what must never happen. A line that ends with `// weaken: CHANGE` is a claim that the
+ordering is needed: a *twin* of the test, in which only this line is weaker, must reach the condition, or have a data race. The change is one of
+
+    // weaken: ORDERING -> ORDERING     another ordering of this access
+    // weaken: leave out                without this line
+    // weaken: => STATEMENT...          other statements
+
+and may end with `(not MODEL...)`, for models that are stronger than the language there. Tests and twins run under two models of the language, rc11
+and rust (see proofs/litmus/rust.cat), and translated to AArch64 by the usual mapping, with the atomic instructions of ARMv8.1 (lse) and without (llsc).
+
+    python3 ci/litmus.py HERD7_COMMAND...
+    python3 ci/litmus.py --show TEST     prints the tests and twins of one file, in all forms
+"""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TESTS = ROOT / "proofs/litmus"
+WORK = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "litmus"
+# The file of each model, and whether its tests are in assembly.
+MODELS = {"rc11": ("rc11.cat", None), "rust": (str(TESTS / "rust.cat"), None), "lse": ("aarch64.cat", True), "llsc": ("aarch64.cat", False)}
+# A test takes less than a second. A single call of herd7 runs several tests.
+SECONDS = 100
+BATCH = 8
+
+MARK = re.compile(r"\s*// weaken: (?P<change>.*?)(?: \(not (?P<stronger>[a-z0-9 ]+)\))?$")
+
+
+def main():
+    if sys.argv[1] == "--show":
+        return show(sys.argv[2])
+    paths = sorted(TESTS.glob("*/*.litmus"))
+    problems = unnamed(paths)
+    variants = [variant for path in paths for variant in variants_of(path)]
+    marks = sum(variant.is_twin for variant in variants)
+    jobs = [(model, batch) for model in MODELS for batch in batches(variants)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(lambda job: run(*job), jobs):
+            problems += found
+    for problem in problems:
+        print(f"litmus: {problem}", file=sys.stderr)
+    print(f"litmus: {len(paths)} tests and {marks} twins under {', '.join(MODELS)}: {len(problems)} problems")
+    return 1 if problems or not paths else 0
+
+
+def show(name):
+    [path] = TESTS.glob(f"*/{name}.litmus")
+    for variant in variants_of(path):
+        for model in MODELS:
+            print(f"--- {variant.name}, {model}\n{variant.text(model)}")
+    return 0
+
+
+def batches(variants):
+    return [variants[start : start + BATCH] for start in range(0, len(variants), BATCH)]
+
+
+# --- Tests and twins
+
+
+class Variant:
+    """A test, or a twin, in herd7's C format without marks. `stronger` are the models under which the twin need not reach the condition."""
+
+    def __init__(self, name, lines, is_twin=False, stronger=()):
+        self.name, self.lines, self.is_twin, self.stronger = name, lines, is_twin, stronger
+
+    def text(self, model):
+        has_lse = MODELS[model][1]
+        return "\n".join(self.lines) + "\n" if has_lse is None else Assembly(self.lines, has_lse).text()
+
+
+def variants_of(path):
+    lines = path.read_text().splitlines()
+    if lines[0] != f"C {path.stem}":
+        sys.exit(f"litmus: the first line of {path.relative_to(ROOT)} is not its name")
+    plain = [MARK.sub("", line) for line in lines]
+    yield Variant(path.stem, plain)
+    marks = [(number, mark) for number, line in enumerate(lines) if (mark := MARK.search(line))]
+    if not marks or any("weaken" in line for line in plain):
+        sys.exit(f"litmus: {path.relative_to(ROOT)} has no mark, or one that is not understood")
+    for twin, (number, mark) in enumerate(marks, 1):
+        changed = plain.copy()
+        changed[number] = weakened(plain[number], mark["change"])
+        name = f"{path.stem}+{twin}"
+        changed[0] = f"C {name}"
+        yield Variant(name, changed, True, (mark["stronger"] or "").split())
+
+
+def weakened(line, change):
+    if change == "leave out":
+        return ""
+    if change.startswith("=> "):
+        return change.removeprefix("=> ").replace("; ", ";\n")
+    strong, weak = (f"memory_order_{ordering}" for ordering in change.split(" -> "))
+    if strong not in line:
+        sys.exit(f"litmus: no {strong} in: {line}")
+    return line.replace(strong, weak, 1)
+
+
+# --- Running
+
+
+def run(model, batch):
+    """Runs a batch of tests and twins, and returns what is wrong with the results."""
+    folder = WORK / model
+    folder.mkdir(parents=True, exist_ok=True)
+    files = []
+    for variant in batch:
+        files.append(folder / f"{variant.name}.litmus")
+        files[-1].write_text(variant.text(model))
+    command = [*sys.argv[1:], "-model", MODELS[model][0], *map(str, files)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return [f"herd7 did not end within {SECONDS} s: {model}, {batch[0].name} to {batch[-1].name}"]
+    problems = [f"{model}: {line}" for line in done.stderr.splitlines()]
+    reports = dict(re.findall(r"^Test (\S+) .*?\n(.*?)^Hash=", done.stdout, re.M | re.S))
+    for variant in batch:
+        problem = judge(variant, model, reports.get(variant.name, ""))
+        problems += [f"{variant.name}, {model}: {problem}"] if problem else []
+    return problems
+
+
+def judge(variant, model, report):
+    observed = re.search(r"^Observation \S+ (Never|Sometimes|Always) \d+ (\d+)", report, re.M)
+    if not observed:
+        return "no result"
+    is_reached = observed[1] != "Never" or "\nUndef" in report
+    if variant.is_twin:
+        is_expected = is_reached or model in variant.stronger
+        if is_reached and model in variant.stronger:
+            return "the mark names this model, but the twin reaches the condition"
+        return None if is_expected else "the weakened twin does not reach the condition"
+    if is_reached:
+        return "reaches the condition, or has a data race"
+    return None if int(observed[2]) else "no execution passes the filter"
+
+
+# --- The names of tests in the sources
+
+
+def unnamed(paths):
+    """Each test is named by an ordering comment, `litmus: NAME`, and each name is that of a test."""
+    tests = {path.stem for path in paths}
+    named = {}
+    for crate in ("rcu", "map"):
+        for source in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
+            for number, line in enumerate(source.read_text().splitlines(), 1):
+                for names in re.findall(r"// .*?\blitmus: ([a-z0-9-]+(?:, [a-z0-9-]+)*)", line):
+                    for name in names.split(", "):
+                        named.setdefault(name, f"{source.relative_to(ROOT)}:{number}")
+    problems = [f"{place}: there is no litmus test {name}" for name, place in named.items() if name not in tests]
+    return problems + [f"no comment names the test {name}" for name in sorted(tests - named.keys())]
+
+
+# --- The translation to AArch64
+
+STATEMENTS = {
+    "store": re.compile(r"atomic_store_explicit\((\w+), (.+), memory_order_(\w+)\);"),
+    "write": re.compile(r"\*(\w+) = (.+);"),
+    "load": re.compile(r"(?:int )?r(\d+) = atomic_load_explicit\((\w+), memory_order_(\w+)\);"),
+    "read": re.compile(r"(?:int )?r(\d+) = \*(\w+);"),
+    "swap": re.compile(r"(?:int )?r(\d+) = atomic_exchange_explicit\((\w+), (.+), memory_order_(\w+)\);"),
+    "add": re.compile(r"(?:int )?r(\d+) = atomic_fetch_add_explicit\((\w+), (\d+), memory_order_(\w+)\);"),
+    "cas": re.compile(r"(?:int )?r(\d+) = atomic_compare_exchange_strong_explicit\((\w+), (\w+), (.+), memory_order_(\w+), memory_order_relaxed\);"),
+    "fence": re.compile(r"atomic_thread_fence\(memory_order_(\w+)\);"),
+    "if_": re.compile(r"if \(r(\d+) (==|!=) (\d+)\) \{"),
+    "else_": re.compile(r"\} else \{"),
+    "end": re.compile(r"\}"),
+    "let": re.compile(r"(?:int )?r(\d+) = (.+);"),
+}
+LOADS = {"relaxed": "LDR", "acquire": "LDAPR"}
+STORES = {"relaxed": "STR", "release": "STLR"}
+# The endings of read-modify-writes, and the exclusive load and store.
+UPDATES = {"relaxed": ("", "LDXR", "STXR"), "acquire": ("A", "LDAXR", "STXR"), "release": ("L", "LDXR", "STLXR"), "acq_rel": ("AL", "LDAXR", "STLXR")}
+FENCES = {"seq_cst": "DMB ISH", "release": "DMB ISH", "acquire": "DMB ISHLD"}
+# Registers: Wn holds rn, W10 to W12 are temporary, the addresses follow.
+FIRST_ADDRESS = 13
+
+
+class Assembly:
+    """A test translated to AArch64. Values are 32 bits wide. Plain accesses become LDR and STR. A failed store-exclusive ends the thread: executions
+    in which it fails are left out by the filter."""
+
+    def __init__(self, lines, has_lse):
+        self.has_lse, self.labels, self.successes = has_lse, 0, []
+        text = re.sub(r"\(\*.*?\*\)", "", "\n".join(lines), flags=re.S)
+        head, self.initial, self.body, self.clauses = re.match(r"C (\S+)\s*\{(.*?)\}(.*?)((?:filter|exists).*)", text, re.S).groups()
+        self.name = head
+        self.values = dict(re.findall(r"(\w+)=(\d+);", self.initial))
+        self.threads = []
+        for number, text in enumerate(re.findall(r"^P\d+ \(.*?\) \{\n(.*?)^\}", self.body, re.M | re.S)):
+            self.number, self.code, self.open, self.addresses = number, [], [], {}
+            for line in filter(None, map(str.strip, text.splitlines())):
+                self.translate(line)
+            self.threads.append((self.code, self.addresses))
+
+    def translate(self, line):
+        for name, pattern in STATEMENTS.items():
+            if match := pattern.fullmatch(line):
+                return getattr(self, name)(*match.groups())
+        sys.exit(f"litmus: {self.name}: cannot translate: {line}")
+
+    def emit(self, *instructions):
+        self.code += instructions
+
+    def at(self, location):
+        register = self.addresses.setdefault(location, FIRST_ADDRESS + len(self.addresses))
+        return f"[X{register}]"
+
+    def value(self, expression):
+        """Returns the register that holds the value."""
+        if match := re.fullmatch(r"r(\d+)", expression):
+            return f"W{match[1]}"
+        if match := re.fullmatch(r"r(\d+) \+ (\d+)", expression):
+            self.emit(f"ADD W10,W{match[1]},#{match[2]}")
+        else:
+            self.emit(f"MOV W10,#{int(expression)}")
+        return "W10"
+
+    def store(self, location, value, ordering):
+        self.emit(f"{STORES[ordering]} {self.value(value)},{self.at(location)}")
+
+    def write(self, location, value):
+        self.store(location, value, "relaxed")
+
+    def load(self, register, location, ordering):
+        self.emit(f"{LOADS[ordering]} W{register},{self.at(location)}")
+
+    def read(self, register, location):
+        self.load(register, location, "relaxed")
+
+    def let(self, register, value):
+        self.emit(f"MOV W{register},{self.value(value)}")
+
+    def fence(self, ordering):
+        self.emit(FENCES[ordering])
+
+    def swap(self, register, location, value, ordering):
+        self.update(register, location, self.value(value), ordering, "SWP", None)
+
+    def add(self, register, location, value, ordering):
+        self.update(register, location, self.value(value), ordering, "LDADD", f"ADD W11,W{register},W10")
+
+    def update(self, register, location, value, ordering, instruction, compute):
+        ending, load, store = UPDATES[ordering]
+        at = self.at(location)
+        if self.has_lse:
+            return self.emit(f"{instruction}{ending} {value},W{register},{at}")
+        self.emit(f"{load} W{register},{at}")
+        self.emit(*[compute] if compute else [])
+        self.exclusive(store, "W11" if compute else value, at)
+
+    def exclusive(self, store, value, at):
+        """Stores, and notes the register that shows the failure."""
+        status = 30 - sum(number == self.number for number, _ in self.successes)
+        self.successes.append((self.number, status))
+        self.emit(f"{store} W{status},{value},{at}")
+
+    def cas(self, register, location, expected, value, ordering):
+        ending, load, store = UPDATES[ordering]
+        expected, new, at = self.values[expected], self.value(value), self.at(location)
+        if self.has_lse:
+            self.emit(f"MOV W12,#{expected}", f"CAS{ending} W12,{new},{at}", f"CMP W12,#{expected}", f"CSET W{register},EQ")
+            return
+        label = self.label()
+        self.emit(f"{load} W12,{at}", f"CMP W12,#{expected}", f"CSET W{register},EQ", f"B.NE {label}")
+        self.exclusive(store, new, at)
+        self.emit(f"{label}:")
+
+    def label(self):
+        self.labels += 1
+        return f"L{self.labels}"
+
+    def if_(self, register, comparison, value):
+        label = self.label()
+        self.emit(f"CMP W{register},#{value}", f"B.{'NE' if comparison == '==' else 'EQ'} {label}")
+        self.open.append(label)
+
+    def else_(self):
+        end = self.label()
+        self.emit(f"B {end}", f"{self.open.pop()}:")
+        self.open.append(end)
+
+    def end(self):
+        self.emit(f"{self.open.pop()}:")
+
+    def text(self):
+        initial = " ".join(f"{name}={value};" for name, value in self.values.items())
+        for number, (_, addresses) in enumerate(self.threads):
+            initial += "".join(f" {number}:X{register}={location};" for location, register in addresses.items())
+        columns = [code for code, _ in self.threads]
+        rows = [[f"P{number}" for number in range(len(columns))]]
+        rows += [[code[row] if row < len(code) else "" for code in columns] for row in range(max(map(len, columns)))]
+        clauses = re.sub(r"\b(\d):r(\d+)", r"\1:X\2", self.clauses)
+        if self.successes:
+            succeeded = " /\\ ".join(f"{number}:X{status}=0" for number, status in self.successes)
+            there = re.match(r"filter (.*)\n", clauses)
+            clauses = f"filter ({there[1]} /\\ {succeeded})\n{clauses[there.end():]}" if there else f"filter ({succeeded})\n{clauses}"
+        table = "\n".join(" | ".join(row) + " ;" for row in rows)
+        return f"AArch64 {self.name}\n{{ {initial} }}\n{table}\n{clauses}\n"
+
+
+sys.exit(main())

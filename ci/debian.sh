@@ -1,16 +1,27 @@
 # Sourced by the scripts that need Debian's packages.
 
-# install_packages PACKAGE...: one script at a time, since apt-get fails while another one runs.
-# (Packages may start daemons, which must not inherit the lock.)
-install_packages() {
-  local sudo
-  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+# alone COMMAND...: runs a command that uses apt-get, which fails while another one runs. (Packages may start
+# daemons, which must not inherit the lock.)
+alone() {
   mkdir -p "${CARGO_TARGET_DIR:-target}"
   (
     flock 9
-    $sudo apt-get update -qq 9>&-
-    $sudo apt-get install -y -qq "$@" >/dev/null 9>&-
+    "$@" 9>&-
   ) 9>"${CARGO_TARGET_DIR:-target}/packages.lock"
+}
+
+as_root() {
+  if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+update_and_install() {
+  as_root apt-get update -qq
+  as_root apt-get install -y -qq "$@" >/dev/null
+}
+
+# install_packages PACKAGE...: one script at a time.
+install_packages() {
+  alone update_and_install "$@"
 }
 
 # debian COMMAND PACKAGE...: installs the packages unless the command or the file exists.

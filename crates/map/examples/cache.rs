@@ -29,7 +29,7 @@ fn factorize(mut n: u64) -> Vec<u64> {
     let mut factors = Vec::new();
     let mut factor = 2;
     while n > 1 {
-        while n.is_multiple_of(factor) {
+        while n % factor == 0 {
             factors.push(factor);
             n /= factor;
         }

@@ -3,12 +3,12 @@
 //! share no cache line.
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
 use relativist_rcu::Guard;
+use relativist_rcu::hint::cold_path;
 
 use crate::sync::{AcqRel, Acquire, AtomicIsize, AtomicU32, Relaxed, UntrackedPtr};
 

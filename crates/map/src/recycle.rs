@@ -55,7 +55,7 @@ pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
 /// Returns whether memory of this layout is kept. A stack has memory of one layout only, so that it
 /// can be returned to the allocator.
 const fn is_kept(layout: Layout) -> bool {
-    layout.size() <= MAX_SIZE && layout.align() == WORD && layout.size().is_multiple_of(WORD)
+    layout.size() <= MAX_SIZE && layout.align() == WORD && layout.size() % WORD == 0
 }
 
 impl Kept {

@@ -98,7 +98,7 @@ impl fmt::Display for RequestError {
         let line = self.reply().trim_ascii_end();
         let text =
             line.strip_prefix(b"CLIENT_ERROR ").or(line.strip_prefix(b"SERVER_ERROR ")).unwrap_or(b"unknown command");
-        f.write_str(str::from_utf8(text).expect("error lines are ASCII"))
+        f.write_str(std::str::from_utf8(text).expect("error lines are ASCII"))
     }
 }
 

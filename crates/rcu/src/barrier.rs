@@ -10,9 +10,8 @@
 //! its program during the call, and for `light` it is enough that the compiler keeps the order.
 //! Elsewhere, or where a sandbox filters the call, both sides are real fences.
 
-use std::hint::cold_path;
-
 use crate::domain::domain;
+use crate::hint::cold_path;
 use crate::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,

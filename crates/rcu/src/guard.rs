@@ -1,13 +1,13 @@
 //! Read-side critical sections.
 
 use std::cell::Cell;
-use std::hint::cold_path;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::barrier::light;
 use crate::domain::domain;
+use crate::hint::cold_path;
 use crate::registry::{Slot, unregistered};
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
@@ -15,10 +15,15 @@ use crate::sync::local;
 local! {
     /// This thread's slot, or the slot that all unregistered threads share. Has no destructor, so a
     /// thread can read it at any time until it ends.
-    static SLOT: Cell<&'static Slot> = Cell::new(unregistered());
+    static SLOT: Cell<SlotPointer> = Cell::new(SlotPointer(unregistered()));
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
 }
+
+/// A `&'static Slot`. In Rust 1.85, a constant cannot contain a reference to a slot, because slots
+/// are mutable.
+#[derive(Clone, Copy)]
+struct SlotPointer(*const Slot);
 
 /// Proof of being inside a read-side critical section; dropping it leaves the section.
 ///
@@ -55,7 +60,7 @@ pub struct Guard {
 /// [`Barrier::Membarrier`]: crate::Barrier::Membarrier
 #[inline]
 pub fn read() -> Guard {
-    let slot = SLOT.with(Cell::get);
+    let slot = current_slot();
     if slot.is_idle() {
         enter(slot, false);
         Guard::of(slot)
@@ -120,7 +125,7 @@ impl Guard {
     /// not returned yet, or that was forgotten again since.
     #[inline]
     pub unsafe fn of_forgotten() -> Option<Self> {
-        let slot = SLOT.with(Cell::get);
+        let slot = current_slot();
         slot.is_reading().then(|| Self::of(slot))
     }
 
@@ -188,6 +193,14 @@ impl Drop for Guard {
     }
 }
 
+/// Returns the slot of the calling thread, or the slot that all unregistered threads share.
+#[inline(always)]
+fn current_slot() -> &'static Slot {
+    let SlotPointer(slot) = SLOT.with(Cell::get);
+    // SAFETY: only references are stored as pointers.
+    unsafe { &*slot }
+}
+
 /// Returns an identifier of the calling thread, which a fork does not change: no two running
 /// threads have the same, and it is never 0.
 pub(crate) fn thread_token() -> usize {
@@ -196,7 +209,7 @@ pub(crate) fn thread_token() -> usize {
 
 /// Returns the slot of the calling thread, if it has one.
 pub(crate) fn own_slot() -> Option<&'static Slot> {
-    let slot = SLOT.with(Cell::get);
+    let slot = current_slot();
     (!std::ptr::eq(slot, unregistered())).then_some(slot)
 }
 
@@ -256,7 +269,7 @@ fn give_back(slot: &Slot) {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
         // An error means that loom has already destroyed `SLOT`; no thread will read it.
-        let _ = SLOT.try_with(|own| own.set(unregistered()));
+        let _ = SLOT.try_with(|own| own.set(SlotPointer(unregistered())));
         slot.release();
     }
 }
@@ -270,7 +283,7 @@ fn register() -> &'static Slot {
         slot.release();
         return own;
     }
-    SLOT.with(|own| own.set(slot));
+    SLOT.with(|own| own.set(SlotPointer(slot)));
     // In thread-local destructors that run after that of `Registration`, the end of the section
     // releases the slot.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {

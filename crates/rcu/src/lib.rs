@@ -120,6 +120,9 @@ mod grace;
 mod guard;
 /// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
+pub mod hint;
+/// Not part of the interface: shared with the other crates.
+#[doc(hidden)]
 pub mod prefetch;
 mod published;
 mod queue;

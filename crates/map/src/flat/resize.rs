@@ -265,7 +265,7 @@ where
 
     #[inline(always)]
     pub(super) fn count_removed(self: &Arc<Self>, removed: usize, guard: &Guard) {
-        if self.count.add(-removed.cast_signed(), guard) {
+        if self.count.add(-(removed as isize), guard) {
             self.shrink_if_needed(guard);
         }
     }

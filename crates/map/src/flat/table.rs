@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
-use std::hint::cold_path;
 use std::iter::successors;
 use std::mem::{ManuallyDrop, MaybeUninit, forget, needs_drop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use relativist_rcu::hint::cold_path;
 use relativist_rcu::{Guard, active_barrier, clock, defer_raw, read};
 
 use super::array::{Array, AtomicArray};
@@ -406,7 +406,7 @@ impl<K, V, S> Table<K, V, S> {
         // SAFETY: the entry is removed, so no other code drops it. No references to it are left,
         // because this thread has exclusive access to the table.
         bucket.remove_all(|place| entries.push(unsafe { place.bits().assume_init_read() }));
-        self.count.add(-entries.len().cast_signed(), &guard);
+        self.count.add(-(entries.len() as isize), &guard);
         last.checked_add(1)
     }
 }

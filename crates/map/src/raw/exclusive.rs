@@ -64,10 +64,11 @@ impl<'t> Exclusive<'t> {
     /// Grows if the policy wants that for as many more links. Call it before they are inserted.
     pub(crate) fn expect(&mut self, additional: usize) {
         let policy = self.inner.policy;
-        let wanted = || policy.wanted(self.len() + additional, self.array.len());
-        if policy.resizing == Resizing::Automatic
-            && let Some(wanted) = wanted().filter(|&wanted| wanted > self.array.len())
-        {
+        if policy.resizing != Resizing::Automatic {
+            return;
+        }
+        let wanted = policy.wanted(self.len() + additional, self.array.len());
+        if let Some(wanted) = wanted.filter(|&wanted| wanted > self.array.len()) {
             self.grow(bits_for(wanted));
         }
     }
@@ -124,7 +125,7 @@ impl<'t> Exclusive<'t> {
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        self.inner.count.add_many(self.inserted.cast_signed());
+        self.inner.count.add_many(self.inserted as isize);
     }
 }
 

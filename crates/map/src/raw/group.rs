@@ -450,9 +450,7 @@ pub(super) fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(Non
 /// Does not read `after`.
 fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
     let mut before = None;
-    while next != after
-        && let Some(link) = NonNull::new(next)
-    {
+    while let Some(link) = NonNull::new(next).filter(|link| link.as_ptr() != after) {
         before = Some(link);
         // SAFETY: as in `walk`.
         next = unsafe { link.as_ref() }.next();

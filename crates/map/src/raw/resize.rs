@@ -567,7 +567,7 @@ mod tests {
                     assert!(std::ptr::eq(step.head, &raw const coarse.all()[step.first / factor]));
                     assert_eq!(step.group, step.first / factor * factor);
                     let end = step.first + step.fines.len();
-                    assert_eq!(step.is_last, end.is_multiple_of(factor));
+                    assert_eq!(step.is_last, end % factor == 0);
                     steps.push(step.first..end);
                 };
                 for_each_step((coarse, fine), coarse, order, |_| true, take_step);

@@ -331,7 +331,7 @@ impl Table {
 
     #[inline]
     pub(super) fn count_removed(&self, count: usize, guard: &Guard) {
-        self.count(-count.cast_signed(), |wanted, buckets| wanted < buckets, guard);
+        self.count(-(count as isize), |wanted, buckets| wanted < buckets, guard);
     }
 
     #[inline(always)]

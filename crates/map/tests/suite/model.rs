@@ -198,16 +198,16 @@ impl Pair {
                 self.map.extend(entries.iter().map(|(key, value)| (key, value)));
             }
             Operation::Retain(modulus) => {
-                self.map.pin().retain(|key, value| (key.id as u32 + value).is_multiple_of(modulus));
-                self.model.retain(|&id, (_, value)| (id as u32 + *value).is_multiple_of(modulus));
+                self.map.pin().retain(|key, value| (key.id as u32 + value) % modulus == 0);
+                self.model.retain(|&id, (_, value)| (id as u32 + *value) % modulus == 0);
             }
             Operation::ExtractIf(modulus, most) => {
                 let pinned = self.map.pin();
-                for (key, &value) in pinned.extract_if(|key, _| (key.id as u32).is_multiple_of(modulus)).take(most) {
-                    assert!((key.id as u32).is_multiple_of(modulus));
+                for (key, &value) in pinned.extract_if(|key, _| key.id as u32 % modulus == 0).take(most) {
+                    assert!(key.id as u32 % modulus == 0);
                     assert_eq!(self.model.remove(&key.id), Some((key.tag, value)));
                 }
-                let left = self.model.keys().filter(|&&id| (id as u32).is_multiple_of(modulus)).count();
+                let left = self.model.keys().filter(|&&id| id as u32 % modulus == 0).count();
                 assert!(left == 0 || most < 48, "{left} were not extracted");
             }
             Operation::Drain(most) => {

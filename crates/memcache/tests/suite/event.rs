@@ -194,9 +194,8 @@ impl Connection {
                     assert!(consumed <= input.len(), "consumed more than the input");
                     assert!(needed > input.len() - consumed, "needs no more than the input has");
                     // The length decides which values are collected separately.
-                    if input.len().is_multiple_of(2)
-                        && let Some(pending) = self.decoder.pending_store(input)
-                    {
+                    let pending = self.decoder.pending_store(input);
+                    if let Some(pending) = pending.filter(|_| input.len() % 2 == 0) {
                         assert_eq!(pending.front + pending.length + 2, needed);
                         self.apart = Some((input[..pending.front].to_vec(), pending.length));
                         start += pending.front;

@@ -1,6 +1,6 @@
 //! Meta commands: their flags, keys and values.
 
-use relativist_memcache::{MetaMode, MetaVerb, RequestError, decode_key, encode_key};
+use relativist_memcache::{MAX_KEY, MetaMode, MetaVerb, RequestError, decode_key, encode_key};
 
 use crate::event::{Event, cut, events};
 use crate::framing::{LIMITS, answered, decode};
@@ -93,7 +93,7 @@ fn the_error_in_an_ms_decides_what_is_skipped() {
 
 #[test]
 fn keys_in_base64() {
-    let decoded = |text: &str| decode_key(text.as_bytes(), &mut [0; _]).map(<[u8]>::to_vec);
+    let decoded = |text: &str| decode_key(text.as_bytes(), &mut [0; MAX_KEY]).map(<[u8]>::to_vec);
     assert_eq!(decoded("aGVsbG8=").as_deref(), Some(&b"hello"[..]));
     assert_eq!(decoded("ab!cd"), decoded("abcd"), "bytes outside the alphabet are skipped");
     for bad in ["", "a", "abc", "abcde", "====", "a===", "!!!!", "====abcd"] {
@@ -102,6 +102,6 @@ fn keys_in_base64() {
     for key in [&b"\0\r\n \xff"[..], b"k", &[7; 186]] {
         let mut encoded = Vec::new();
         encode_key(&mut encoded, key);
-        assert_eq!(decode_key(&encoded, &mut [0; _]), Some(key));
+        assert_eq!(decode_key(&encoded, &mut [0; MAX_KEY]), Some(key));
     }
 }

@@ -48,7 +48,7 @@ pub fn events<'p>(limits: Limits, is_authenticated: bool, pieces: impl IntoItera
                 Decoded::Incomplete { consumed } => {
                     assert!(consumed <= input.len(), "consumed more than the input");
                     // The length decides which values are collected separately.
-                    let pending = decoder.pending_store(&input).filter(|_| input.len().is_multiple_of(2));
+                    let pending = decoder.pending_store(&input).filter(|_| input.len() % 2 == 0);
                     apart = pending.map(|pending| (input[..pending.front].to_vec(), pending.length));
                     input.drain(..apart.as_ref().map_or(consumed, |(front, _)| front.len()));
                     break;

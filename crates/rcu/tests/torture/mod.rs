@@ -73,7 +73,7 @@ impl Random {
     }
 
     fn one_in(&mut self, chances: u64) -> bool {
-        self.next().is_multiple_of(chances)
+        self.next() % chances == 0
     }
 }
 

@@ -37,7 +37,7 @@ def main():
     if sys.argv[1] == "--show":
         return show(sys.argv[2])
     paths = sorted(TESTS.glob("*/*.litmus"))
-    problems = unnamed(paths)
+    problems = named_in_sources(paths)
     variants = [variant for path in paths for variant in variants_of(path)]
     marks = sum(variant.is_twin for variant in variants)
     jobs = [(model, batch) for model in MODELS for batch in batches(variants)]
@@ -145,19 +145,83 @@ def judge(variant, model, report):
 
 # --- The names of tests in the sources
 
+METHOD = re.compile(r"\b(load|store|swap|compare_exchange(?:_weak)?|fetch_\w+|fence|compiler_fence|light|heavy|full_fence|fence_after_exchange)\(")
+ORDERING = re.compile(r"\b(Relaxed|Acquire|Release|AcqRel|SeqCst)\b")
+# Functions that execute a fence, and compiler fences: they may name tests of fences, and need not.
+FENCES_BY_CALL = {"light", "heavy", "full_fence", "fence_after_exchange", "compiler_fence"}
+CALL = ("fence", "SeqCst by call")
+# What the functions of a test are called in Rust.
+IN_RUST = {"thread_fence": "fence", "exchange": "swap", "compare_exchange_strong": "compare_exchange"}
 
-def unnamed(paths):
-    """Each test is named by an ordering comment, `litmus: NAME`, and each name is that of a test."""
-    tests = {path.stem for path in paths}
-    named = {}
+
+def named_in_sources(paths):
+    """Checks that the comments of the sources and the tests fit. Each atomic access that orders others names a test (`litmus: NAME`). The test exists,
+    and has such an access with the same ordering. Each test is named."""
+    tests = {path.stem: accesses_of_test(path.read_text()) for path in paths}
+    named, problems = set(), []
     for crate in ("rcu", "map"):
-        for source in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
-            for number, line in enumerate(source.read_text().splitlines(), 1):
-                for names in re.findall(r"// .*?\blitmus: ([a-z0-9-]+(?:, [a-z0-9-]+)*)", line):
-                    for name in names.split(", "):
-                        named.setdefault(name, f"{source.relative_to(ROOT)}:{number}")
-    problems = [f"{place}: there is no litmus test {name}" for name, place in named.items() if name not in tests]
-    return problems + [f"no comment names the test {name}" for name in sorted(tests - named.keys())]
+        for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
+            for number, names, accesses in statements(path.read_text()):
+                place = f"{path.relative_to(ROOT)}:{number}"
+                named |= names
+                if not names and orders(accesses):
+                    problems.append(f"{place}: this access orders others, and names no litmus test")
+                problems += [f"{place}: there is no litmus test {name}" for name in names - tests.keys()]
+                problems += [f"{place}: {name} has no such access with this ordering" for name in names & tests.keys() if not actual(accesses) & tests[name]]
+    return problems + [f"no comment names the test {name}" for name in sorted(tests.keys() - named)]
+
+
+def orders(accesses):
+    return any(ordering != "Relaxed" for _, ordering in accesses - {CALL})
+
+
+def actual(accesses):
+    return {("fence", "SeqCst") if access == CALL else access for access in accesses}
+
+
+def accesses_of_test(text):
+    """The accesses of a test that order others, as Rust calls them."""
+    found = re.findall(r"atomic_(\w+?)(?:_explicit)?\(.*?memory_order_(\w+)", text)
+    accesses = {(IN_RUST.get(method, method), "".join(map(str.title, ordering.split("_"))).replace("AcqRelease", "AcqRel")) for method, ordering in found}
+    return {access for access in accesses if access[1] != "Relaxed"}
+
+
+def statements(text):
+    """The statements of a source with atomic accesses, or after a comment with names: line, names, accesses. Unit tests are left out."""
+    lines = re.split(r"^#\[cfg\((?:all\()?test\b", text, flags=re.M)[0].splitlines()
+    names = set()
+    for number, line in enumerate(lines):
+        comment = re.match(r"\s*//(.*)", line)
+        if comment:
+            if match := re.match(r" litmus: (.*)", comment[1]):
+                names |= set(match[1].split(", "))
+            continue
+        if line.lstrip().startswith("#["):
+            continue
+        accesses = set() if line.startswith(("use ", "pub(crate) use")) else accesses_of(lines, number)
+        if names or orders(accesses):
+            yield number + 1, names, accesses
+        names = set()
+
+
+def accesses_of(lines, number):
+    """The accesses that begin in this line."""
+    statement = " ".join(line.split("//")[0] for line in lines[number : number + 4])
+    methods = [match for match in METHOD.finditer(statement) if match.start() < len(lines[number])]
+    if "loom::" in lines[number] or re.search(r"\bfn ", lines[number]):
+        return set()
+    return {access for match in methods if (access := access_at(match, statement))}
+
+
+def access_at(match, statement):
+    method = match[1]
+    if method in FENCES_BY_CALL:
+        return CALL
+    ordering = ORDERING.search(statement, match.end())
+    if not ordering:
+        return None
+    # All read-modify-writes that compute something are the same to the models.
+    return re.sub("_weak", "", re.sub("^fetch_.*", "fetch_add", method)), ordering[1]
 
 
 # --- The translation to AArch64
@@ -176,10 +240,11 @@ STATEMENTS = {
     "end": re.compile(r"\}"),
     "let": re.compile(r"(?:int )?r(\d+) = (.+);"),
 }
-LOADS = {"relaxed": "LDR", "acquire": "LDAPR"}
-STORES = {"relaxed": "STR", "release": "STLR"}
+LOADS = {"relaxed": "LDR", "acquire": "LDAPR", "seq_cst": "LDAR"}
+STORES = {"relaxed": "STR", "release": "STLR", "seq_cst": "STLR"}
 # The endings of read-modify-writes, and the exclusive load and store.
 UPDATES = {"relaxed": ("", "LDXR", "STXR"), "acquire": ("A", "LDAXR", "STXR"), "release": ("L", "LDXR", "STLXR"), "acq_rel": ("AL", "LDAXR", "STLXR")}
+UPDATES["seq_cst"] = UPDATES["acq_rel"]
 FENCES = {"seq_cst": "DMB ISH", "release": "DMB ISH", "acquire": "DMB ISHLD"}
 # Registers: Wn holds rn, W10 to W12 are temporary, the addresses follow.
 FIRST_ADDRESS = 13

@@ -57,9 +57,9 @@ impl Sleepers {
     /// barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]
     pub(crate) fn wake(&self, key: usize) {
+        // litmus: sleep
         fence_after_exchange();
         // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
-        // litmus: sleep
         if self.0.load(Relaxed) != 0 {
             unpark_all(key);
         }

@@ -70,6 +70,7 @@ pub(crate) fn fence_after_exchange() {
 /// Prevents the processor from executing later loads before earlier stores.
 #[cfg(not(relativist_loom))]
 pub(crate) fn full_fence() {
+    // litmus: sleep
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 

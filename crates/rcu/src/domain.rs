@@ -76,6 +76,7 @@ impl Domain {
             Barrier::Fence => Self::STEP | Self::FENCED,
         };
         // If several threads choose, one choice is stored. Release, Acquire: as above.
+        // litmus: initialize
         let _ = self.counter.0.compare_exchange(Self::UNCHOSEN, first, Release, Acquire);
     }
 
@@ -212,6 +213,7 @@ pub(crate) struct Driver<'d>(&'d Domain);
 impl Drop for Driver<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_drive`.
+        // litmus: driver
         self.0.driving.store(false, Release);
     }
 }

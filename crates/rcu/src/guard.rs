@@ -252,6 +252,7 @@ fn leave_slowly(slot: &'static Slot) {
 fn leave_flagged(slot: &'static Slot, flags: usize) {
     slot.nesting.set(flags & Slot::FENCED);
     // Release: as in `leave`.
+    // litmus: leave
     slot.entered.store(slot.at_rest(), Release);
     if flags & Slot::RECLAIM != 0 {
         crate::defer::reclaim(slot);

@@ -114,6 +114,7 @@ impl<T> Published<T> {
 impl<T> Drop for Published<T> {
     fn drop(&mut self) {
         // Acquire: as in `publish`.
+        // litmus: published
         let value = self.value.load(Acquire);
         // SAFETY: it came from a box, and references from `read` borrow `self`, so none is left.
         drop(unsafe { Box::from_raw(value) });

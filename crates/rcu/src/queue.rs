@@ -230,7 +230,6 @@ impl Queue {
     /// Returns whether the functions of all entries before `end` have returned.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
         // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
-        // litmus: queue-drained
         self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
     }
 

@@ -42,6 +42,7 @@ mod presence {
             light(domain().fenced(Relaxed));
             // Relaxed: ordered by `light`. SeqCst: this happens once per start, so its cost does
             // not matter. One thread gets `false` from the swap, and starts the worker.
+            // litmus: worker-started-once
             !self.0.load(Relaxed) && !self.0.swap(true, SeqCst)
         }
 
@@ -53,6 +54,7 @@ mod presence {
             // litmus: worker-leaves, worker-membarrier-before-look, worker-membarrier-after-look
             heavy();
             // Stays if there is work, unless another worker has been started.
+            // litmus: worker-started-once
             !is_work_left() || self.0.swap(true, SeqCst)
         }
 
@@ -73,6 +75,7 @@ mod presence {
 
         /// Records that there is no worker any more, or that it could not be started.
         pub(super) fn leave(&self) {
+            // litmus: worker-leaves
             self.0.store(false, SeqCst);
         }
     }

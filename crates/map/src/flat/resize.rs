@@ -294,6 +294,7 @@ where
 
     fn ask_worker(self: &Arc<Self>) {
         // AcqRel: pairs with the exchange in `advance_resize`.
+        // litmus: resize-requested
         if !self.requested.swap(true, AcqRel) && !worker::request(Arc::downgrade(self) as Weak<dyn worker::Resize>) {
             // Relaxed: no request was made. A later update makes one.
             self.requested.store(false, Relaxed);
@@ -311,6 +312,7 @@ where
         // Cleared before this thread reads the count, so that a later update makes a new request.
         // AcqRel: pairs with the exchange in `ask_worker`. This thread sees the updates that found
         // the flag set, and so made no request.
+        // litmus: resize-requested
         self.requested.swap(false, AcqRel);
         loop {
             let guard = read();

@@ -274,7 +274,7 @@ impl<K, V> Segment<K, V> {
     pub(super) fn exchange_word(&self, word: Word) {
         // AcqRel: Release pairs with the Acquire in `word` and `try_lock`. An exchange, because a
         // lookup by this thread must not overtake the store; see `Head::unlock`.
-        // litmus: flat-entry, flat-locked, flat-moved, flat-update-then-lookup
+        // litmus: flat-entry, flat-locked, flat-moved, flat-stamp, flat-update-then-lookup
         self.word.swap(word.bits(), AcqRel);
     }
 
@@ -304,7 +304,7 @@ impl<K, V> Segment<K, V> {
         // AcqRel: Release pairs with the Acquire in `word`: it keeps publishing the entries of the
         // other slots, as in `try_lock`. On failure the caller locks the bucket, hence Relaxed. The
         // fence makes the exchange a full barrier, like the one that unlocks a bucket (T3).
-        // litmus: flat-removed-continues, flat-removed-once, flat-stamp, flat-update-then-lookup
+        // litmus: flat-removed-continues, flat-removed-once, flat-update-then-lookup
         let is_removed = self.word.compare_exchange(word.bits(), removed.bits(), AcqRel, Relaxed).is_ok();
         fence_after_exchange();
         is_removed

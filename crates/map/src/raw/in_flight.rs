@@ -101,6 +101,7 @@ impl InFlightRename {
     /// Returns whether the stage is `OldKey`. Called by the rename itself.
     pub(super) fn answers_old_key(&self) -> bool {
         // Acquire: as in `after_miss`.
+        // litmus: rename-in-flight
         let stage = self.stage.load(Acquire);
         self.links.get().is_some_and(|links| ptr::eq(stage, &links.old_key))
     }

@@ -51,7 +51,6 @@ impl Link {
     /// have left.
     pub(super) fn set_hash(&self, hash: Hash) {
         // Relaxed: as above.
-        // litmus: rename-moves
         self.hash.store(hash.get(), Relaxed);
     }
 

@@ -67,6 +67,7 @@ impl<'a> Array<'a> {
     #[inline]
     pub(super) unsafe fn occupancy(self) -> Option<&'a Occupancy> {
         // Acquire: pairs with the Release in `replace_occupancy`.
+        // litmus: occupancy-installed
         let occupancy = self.occupancy_pointer().load(Acquire);
         // SAFETY: freed with the array, or a grace period after it was replaced.
         unsafe { occupancy.as_ref() }
@@ -112,6 +113,7 @@ impl<'a> Array<'a> {
         let Some(new) = Occupancy::allocate(self.len()) else { return };
         let old = old.map_or(null_mut(), |old| std::ptr::from_ref(old).cast_mut());
         // Release: pairs with the Acquire in `occupancy`.
+        // litmus: occupancy-installed
         if self.occupancy_pointer().compare_exchange(old, new.as_ptr(), Release, Relaxed).is_err() {
             // SAFETY: no other thread has seen it.
             return unsafe { Occupancy::free(new) };
@@ -134,6 +136,7 @@ impl<'a> Array<'a> {
     /// No thread uses the array any more.
     pub(super) unsafe fn free_occupancy(self) {
         // Acquire: pairs with the Release in `replace_occupancy`.
+        // litmus: occupancy-installed
         if let Some(occupancy) = NonNull::new(self.occupancy_pointer().load(Acquire)) {
             // SAFETY: it can only be found through the array, which no thread uses any more.
             unsafe { Occupancy::free(occupancy) };
@@ -181,6 +184,7 @@ impl Occupancy {
     fn progress(&self) -> usize {
         // Acquire: pairs with the Release in `open_if_known` and `fill`: the caller sees the bits
         // of the complete words.
+        // litmus: occupancy-opened, occupancy-filled
         self.progress.load(Acquire) as usize
     }
 
@@ -191,6 +195,7 @@ impl Occupancy {
             // Release: pairs with the Acquire in `progress`: the caller of that sees what was done
             // in the sections for which the grace period has waited. If the exchange fails, another
             // thread has opened it.
+            // litmus: occupancy-opened
             let _ = self.progress.compare_exchange(0, 1, Release, Relaxed);
         }
     }
@@ -199,6 +204,7 @@ impl Occupancy {
     fn mark(&self, bucket: usize) {
         let (word, bit) = (bucket / BITS, 1 << (bucket % BITS));
         // Acquire: pairs with the Release in `set`: the bit above was set before.
+        // litmus: occupancy-marked
         if self.buckets[word].load(Acquire) & bit == 0 {
             self.set(word, bit);
         }
@@ -210,6 +216,7 @@ impl Occupancy {
         self.words[word / BITS].fetch_or(1 << (word % BITS), Relaxed);
         // Release: pairs with the Acquire in `mark`. Loom would not notice Relaxed here or there:
         // the bit above matters only with two or more words, and tables under loom have one.
+        // litmus: occupancy-marked
         self.buckets[word].fetch_or(bits, Release);
     }
 
@@ -222,6 +229,7 @@ impl Occupancy {
         }
         // AcqRel: Release pairs with the Acquire in `progress`; Acquire passes on what other
         // threads have filled before. If the exchange fails, another thread has filled the word.
+        // litmus: occupancy-filled
         let _ = self.progress.compare_exchange(word as u64 + 1, word as u64 + 2, AcqRel, Relaxed);
     }
 

@@ -347,6 +347,7 @@ impl Table {
         let is_wanted = || inner.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
         let automatic = inner.policy.resizing == Resizing::Automatic;
         // AcqRel: pairs with the one in `advance_resize`.
+        // litmus: resize-requested
         let ours = automatic && is_wanted() && !inner.requested.swap(true, AcqRel);
         if ours && !worker::request(Arc::downgrade(inner) as Weak<dyn worker::Resize>) {
             // Relaxed: no request was made. A later update makes one.

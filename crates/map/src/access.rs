@@ -1,121 +1,18 @@
-//! The basic operations on single entries: look up, insert, remove. The caller passes a guard.
+//! Nodes: how they are found, inserted, replaced and removed. All operations on single entries use
+//! this.
 
-use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_rcu::{Guard, read};
+use relativist_rcu::Guard;
 
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::raw::{self, Entry, Link};
-
-/// The error of [`HashMap::try_insert`] and of
-/// [`FlatMap::try_insert`](crate::FlatMap::try_insert): the key is in the map.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OccupiedError<'g, V> {
-    /// The value in the map.
-    pub current: &'g V,
-    /// The value that was not inserted.
-    pub value: V,
-}
-
-impl<V: fmt::Debug> fmt::Display for OccupiedError<'_, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not inserted {:?}: the key has the value {:?}", self.value, self.current)
-    }
-}
-
-impl<V: fmt::Debug> std::error::Error for OccupiedError<'_, V> {}
-
-/// The error of [`HashMap::checked_insert`] and
-/// [`FlatMap::checked_insert`](crate::FlatMap::checked_insert): there was no memory for the entry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ExhaustedError<K, V> {
-    /// The key that was not inserted.
-    pub key: K,
-    /// The value that was not inserted.
-    pub value: V,
-}
-
-impl<K, V> fmt::Debug for ExhaustedError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExhaustedError").finish_non_exhaustive()
-    }
-}
-
-impl<K, V> fmt::Display for ExhaustedError<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no memory for the entry")
-    }
-}
-
-impl<K, V> std::error::Error for ExhaustedError<K, V> {}
+use crate::raw::{self, Entry, Link, Table};
+use crate::results::ExhaustedError;
 
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
-    /// Returns the value of a key. Wait-free.
-    ///
-    /// Finds every key that is in the map throughout the call, also during resizes.
-    #[inline]
-    pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        self.find(key, guard).map(|node| &node.value)
-    }
-
-    /// Returns the key that is in the map, and its value. Wait-free.
-    #[inline]
-    pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
-        self.find(key, guard).map(Node::entry)
-    }
-
-    /// Returns whether the key is in the map. Wait-free.
-    #[inline]
-    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
-        self.find(key, guard).is_some()
-    }
-
-    /// Returns a copy of the value of a key. Takes no guard, and enters a read section of its own.
-    /// Wait-free.
-    ///
-    /// ```
-    /// let map = relativist::HashMap::from([("one", 1)]);
-    /// assert_eq!(map.get_copied("one"), Some(1));
-    /// assert!(map.contains("one"));
-    /// ```
-    #[inline]
-    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        V: Copy,
-    {
-        self.get(key, &read()).copied()
-    }
-
-    /// Returns a clone of the value of a key. Takes no guard. Wait-free, apart from `clone`, which
-    /// runs inside the read section.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// let map = relativist::HashMap::from([("one", Arc::new(1))]);
-    /// assert_eq!(map.get_cloned("one").as_deref(), Some(&1));
-    /// ```
-    #[inline]
-    pub fn get_cloned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        V: Clone,
-    {
-        self.get(key, &read()).cloned()
-    }
-
-    /// Like [`HashMap::contains_key`], but takes no guard.
-    #[inline]
-    pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.contains_key(key, &read())
-    }
-
     #[inline(always)]
     pub(crate) fn find<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V>>
     where
@@ -134,6 +31,26 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
         // the guard, and any other node as long as the map.
         Some(unsafe { self.node(link) })
     }
+
+    /// Finds up to a batch of keys. `found` gets the index of the key.
+    #[inline(always)]
+    pub(crate) fn find_batch<'g, Q>(
+        &'g self,
+        keys: &[&Q],
+        guard: &'g Guard,
+        mut found: impl FnMut(usize, Option<&'g Node<K, V>>),
+    ) where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let mut hashes = [raw::Hash::new(0); Table::BATCH];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hash(*key);
+        }
+        let is_match = |index: usize, link| self.has_key(keys[index])(link);
+        // SAFETY: found in this map under the guard, as in `get`.
+        let found = |index, link: Option<_>| found(index, link.map(|link| unsafe { self.node(link) }));
+        self.table.find_many(&hashes[..keys.len()], is_match, found, guard);
+    }
 }
 
 impl<K, V, S> HashMap<K, V, S>
@@ -142,16 +59,6 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the value of a key, and returns the previous one. A lookup sees either of them, and at
-    /// no instant neither.
-    ///
-    /// The key is replaced as well, which matters if equal keys can be distinguished. (std's map
-    /// keeps the old key.)
-    pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
-        let hash = self.hash(&key);
-        self.put(Node::new(hash, key, value), guard).map(|old| &old.value)
-    }
-
     /// Like [`HashMap::insert`], but returns an error if memory is exhausted, instead of aborting.
     ///
     /// Only memory for the entry can cause the error. If there is no memory for more buckets, the
@@ -181,48 +88,28 @@ where
     ) -> Result<Option<&'g V>, ExhaustedError<K, V>> {
         let hash = self.hash(&key);
         let node = Node::try_new(hash, key, value).map_err(|(key, value)| ExhaustedError { key, value })?;
-        Ok(self.put(node, guard).map(|old| &old.value))
+        Ok(self.put_node(node, guard).map(|old| &old.value))
     }
 
-    /// Inserts an entry if the key is not in the map, and returns a reference to the value.
-    /// Wait-free if the key is present.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the key is in the map. The error contains the value in the map, and
-    /// `value`.
-    pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
-        let hash = self.hash(&key);
-        if let Some(node) = self.find_hashed(hash, &key, guard) {
-            // The key is dropped first: if its destructor panicked later, the result would be
-            // leaked.
-            drop(key);
-            return Err(OccupiedError { current: &node.value, value });
-        }
-        match self.put_new(Node::new(hash, key, value), guard) {
-            Ok(new) => Ok(&new.value),
-            Err((current, node)) => Err(OccupiedError { current: &current.value, value: node.into_parts().1 }),
-        }
-    }
-
-    /// Removes a key and returns its value, which stays valid as long as the guard and is dropped
-    /// after a grace period.
-    pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        self.remove_entry(key, guard).map(|(_, value)| value)
-    }
-
-    /// Like [`HashMap::remove`], but also returns the key that was in the map.
-    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+    /// Removes a key, and returns its node.
+    #[inline]
+    pub(crate) fn remove_hashed<'g, Q>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V>>
     where
-        Q: Hash + Equivalent<K> + ?Sized,
+        Q: Equivalent<K> + ?Sized,
     {
-        let removed = self.table.remove(self.hash(key), self.has_key(key), guard)?;
+        let removed = self.table.remove(hash, self.has_key(key), guard)?;
         // SAFETY: this thread has just unlinked it.
-        Some(unsafe { self.retire(removed) }.entry())
+        Some(unsafe { self.retire(removed) })
+    }
+
+    /// Inserts an entry, and returns the node with the same key that it replaces.
+    #[inline]
+    pub(crate) fn put<'g>(&'g self, hash: raw::Hash, (key, value): (K, V), guard: &'g Guard) -> Option<&'g Node<K, V>> {
+        self.put_node(Node::new(hash, key, value), guard)
     }
 
     /// Inserts a node, and returns the node with the same key that it replaces.
-    pub(crate) fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
+    pub(crate) fn put_node<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
         match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 // SAFETY: a node of this map's type that no box owns any more: freed a grace period
@@ -239,37 +126,43 @@ where
         }
     }
 
-    /// Inserts a node if its key is not in the map. Otherwise returns the node that has the key,
-    /// and the new node.
-    pub(crate) fn put_new<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> PutNew<'g, K, V> {
-        match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
+    /// Inserts an entry if its key is not in the map. Otherwise returns the node that has the key,
+    /// and the entry.
+    #[inline]
+    pub(crate) fn put_new<'g>(&'g self, hash: raw::Hash, (key, value): (K, V), guard: &'g Guard) -> PutNew<'g, K, V> {
+        let node = Node::new(hash, key, value);
+        match self.table.entry(hash, self.has_key(&node.key), guard) {
             Entry::Vacant(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`; the guard keeps it alive for `'g`, even if another thread
-                // removes it.
+                // SAFETY: as in `put_node`; the guard keeps it alive for `'g`, even if another
+                // thread removes it.
                 unsafe {
                     entry.insert(link);
                     Ok(self.node(link))
                 }
             }
             // SAFETY: found in this map under the guard.
-            Entry::Occupied(entry) => Err((unsafe { self.node(entry.get()) }, node)),
+            Entry::Occupied(entry) => Err((unsafe { self.node(entry.get()) }, node.into_parts())),
         }
     }
 
-    /// Replaces exactly the node `old`. Returns the new one if the old one is no longer in the map.
+    /// Replaces exactly the node `old`. Returns the new entry if the old one is no longer in the
+    /// map.
+    #[inline]
     pub(crate) fn replace<'g>(
         &'g self,
+        hash: raw::Hash,
         old: &'g Node<K, V>,
-        node: Box<Node<K, V>>,
+        (key, value): (K, V),
         guard: &'g Guard,
-    ) -> Result<&'g Node<K, V>, Box<Node<K, V>>> {
+    ) -> Result<&'g Node<K, V>, (K, V)> {
+        let node = Node::new(hash, key, value);
         match self.entry_of(old, guard) {
-            Entry::Vacant(_) => Err(node),
+            Entry::Vacant(_) => Err(node.into_parts()),
             Entry::Occupied(entry) => {
                 let link = node.into_link();
-                // SAFETY: as in `put`, and this thread has just unlinked the old one; the guard
-                // keeps both alive for `'g`.
+                // SAFETY: as in `put_node`, and this thread has just unlinked the old one; the
+                // guard keeps both alive for `'g`.
                 unsafe {
                     self.retire(entry.replace(link));
                     Ok(self.node(link))
@@ -277,10 +170,16 @@ where
             }
         }
     }
+
+    /// Removes exactly this node, and returns whether it was in the map.
+    #[inline]
+    pub(crate) fn remove_exactly(&self, _: raw::Hash, node: &Node<K, V>, guard: &Guard) -> bool {
+        self.unlink(node, guard)
+    }
 }
 
-/// The result for a new node; see [`HashMap::put_new`].
-pub(crate) type PutNew<'g, K, V> = Result<&'g Node<K, V>, (&'g Node<K, V>, Box<Node<K, V>>)>;
+/// The result for a new entry; see [`HashMap::put_new`].
+pub(crate) type PutNew<'g, K, V> = Result<&'g Node<K, V>, (&'g Node<K, V>, (K, V))>;
 
 impl<K, V, S> HashMap<K, V, S> {
     /// Removes exactly this node, and returns whether it was in the map.

@@ -113,7 +113,7 @@ where
         loop {
             let node = self.entries.next_node()?;
             if (self.extract)(&node.key, &node.value) && self.map.unlink(node, self.guard) {
-                return Some(node.entry());
+                return Some(node.pair());
             }
         }
     }

@@ -5,8 +5,8 @@ use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
 
+use crate::map::Pinned;
 use crate::node::Node;
-use crate::pinned::Pinned;
 use crate::raw::CachedLookup;
 
 /// A pinned map that looks up the key that it found last without hashing it again; returned by

@@ -7,7 +7,6 @@ use relativist_rcu::read;
 
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::pinned::Pinned;
 use crate::raw::{self, Table};
 
 /// What to do with an entry whose key is in the map.
@@ -85,7 +84,7 @@ where
         while batch.fill(&mut entries, |key| self.hash(key)) {
             let guard = read();
             self.table.prefetch_for_updates(batch.hashes(), &guard);
-            new += batch.take().filter_map(|node| self.put(node, &guard).is_none().then_some(())).count();
+            new += batch.take().filter_map(|node| self.put_node(node, &guard).is_none().then_some(())).count();
         }
         new
     }
@@ -129,17 +128,5 @@ where
                 unsafe { Node::<K, V>::retire(old) };
             }
         }
-    }
-}
-
-impl<K, V, S> Pinned<'_, K, V, S>
-where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    /// See [`HashMap::insert_many`].
-    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
-        self.map().insert_many(entries)
     }
 }

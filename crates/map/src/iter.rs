@@ -35,7 +35,7 @@ impl<'g, K, V> Iterator for Iter<'g, K, V> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_node().map(Node::entry)
+        self.next_node().map(Node::pair)
     }
 }
 
@@ -47,45 +47,55 @@ impl<K, V> fmt::Debug for Iter<'_, K, V> {
     }
 }
 
-/// An iterator over the keys of a map; see [`HashMap::keys`].
-pub struct Keys<'g, K, V>(pub(crate) Iter<'g, K, V>);
+/// Defines the iterators over the keys and over the values of a map. The lists are the parameters
+/// of its iterator, and the bounds for iterating.
+macro_rules! keys_and_values {
+    ($Map:ident, of: [$($of:tt)*], iterate: [$($iterate:tt)*]) => {
+        #[doc = concat!("An iterator over the keys of a map; see [`", stringify!($Map), "::keys`].")]
+        pub struct Keys<'g, $($of)*>(pub(crate) Iter<'g, $($of)*>);
 
-impl<'g, K, V> Iterator for Keys<'g, K, V> {
-    type Item = &'g K;
+        impl<'g, $($of)*> Iterator for Keys<'g, $($of)*> where $($iterate)* {
+            type Item = &'g K;
 
-    #[inline]
-    fn next(&mut self) -> Option<&'g K> {
-        self.0.next().map(|(key, _)| key)
-    }
+            #[inline]
+            fn next(&mut self) -> Option<&'g K> {
+                self.0.next().map(|(key, _)| key)
+            }
+        }
+
+        impl<$($of)*> FusedIterator for Keys<'_, $($of)*> where $($iterate)* {}
+
+        impl<$($of)*> fmt::Debug for Keys<'_, $($of)*> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("Keys")
+            }
+        }
+
+        #[doc = concat!("An iterator over the values of a map; see [`", stringify!($Map), "::values`].")]
+        pub struct Values<'g, $($of)*>(pub(crate) Iter<'g, $($of)*>);
+
+        impl<'g, $($of)*> Iterator for Values<'g, $($of)*> where $($iterate)* {
+            type Item = &'g V;
+
+            #[inline]
+            fn next(&mut self) -> Option<&'g V> {
+                self.0.next().map(|(_, value)| value)
+            }
+        }
+
+        impl<$($of)*> FusedIterator for Values<'_, $($of)*> where $($iterate)* {}
+
+        impl<$($of)*> fmt::Debug for Values<'_, $($of)*> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("Values")
+            }
+        }
+    };
 }
 
-impl<K, V> FusedIterator for Keys<'_, K, V> {}
+pub(crate) use keys_and_values;
 
-impl<K, V> fmt::Debug for Keys<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Keys")
-    }
-}
-
-/// An iterator over the values of a map; see [`HashMap::values`].
-pub struct Values<'g, K, V>(pub(crate) Iter<'g, K, V>);
-
-impl<'g, K, V> Iterator for Values<'g, K, V> {
-    type Item = &'g V;
-
-    #[inline]
-    fn next(&mut self) -> Option<&'g V> {
-        self.0.next().map(|(_, value)| value)
-    }
-}
-
-impl<K, V> FusedIterator for Values<'_, K, V> {}
-
-impl<K, V> fmt::Debug for Values<'_, K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Values")
-    }
-}
+keys_and_values!(HashMap, of: [K, V], iterate: []);
 
 /// An iterator that moves the entries out of a map that it owns.
 pub struct IntoIter<K, V, S> {

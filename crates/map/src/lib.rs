@@ -56,10 +56,7 @@
 //! # Two maps
 //!
 //! [`HashMap`] stores each entry in a node of its own. [`FlatMap`] stores entries inside its
-//! buckets, and has the same methods, except for [`rename`](HashMap::rename),
-//! [`cached`](Pinned::cached), [`get_each`](HashMap::get_each),
-//! [`get_cloned`](HashMap::get_cloned), [`contains`](HashMap::contains) and
-//! [`with_capacity_for_memory`](HashMap::with_capacity_for_memory).
+//! buckets, and has the same methods, except for [`rename`](HashMap::rename).
 //!
 //! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
 //!   caches, or that are often updated, iterated over or cleared. A hit takes one cache
@@ -161,8 +158,6 @@ use relativist_testing as _;
 struct Readme;
 
 mod access;
-mod atomic;
-mod batch;
 mod builder;
 mod bulk;
 mod cached;
@@ -177,12 +172,12 @@ mod memory;
 mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
-mod pinned;
 mod policy;
 pub mod raw;
 mod recycle;
 mod reentrancy;
 mod rename;
+mod results;
 mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -195,22 +190,20 @@ mod sync;
 mod variance;
 mod worker;
 
-pub use access::{ExhaustedError, OccupiedError};
-pub use atomic::{Change, CompareExchangeError};
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
 pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use flat::{FlatMap, FlatSet, Relocatable};
 pub use iter::{IntoIter, Iter, Keys, Values};
-pub use map::HashMap;
+pub use map::{HashMap, Pinned};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
-pub use pinned::Pinned;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
 pub use rename::RenameError;
+pub use results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 pub use set::{HashSet, PinnedSet};
 pub use stats::Stats;
 

@@ -1,4 +1,8 @@
-//! The map: construction, size and resizing. Operations on entries are in `access.rs`.
+//! The map: construction, size and resizing; and what maps have in common.
+
+mod access;
+mod atomic;
+mod pinned;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -6,13 +10,15 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_rcu::read;
+use relativist_rcu::{Guard, read};
 
 use crate::builder::Builder;
+use crate::bulk::{Drain, ExtractIf};
+use crate::iter::{Iter, Keys, Values};
 use crate::node::Node;
-use crate::pinned::Pinned;
 use crate::policy::Policy;
 use crate::raw::{self, AllocError, Link};
+use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 use crate::stats::Stats;
 
 /// A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
@@ -171,6 +177,35 @@ pub struct HashMap<K, V, S = RandomState> {
     pub(crate) table: raw::Table,
     pub(crate) hasher: S,
     _owns: PhantomData<Owned<K, V>>,
+}
+
+/// Implements the operations that maps have in common. The lists are: attributes of lookups and of
+/// updates, the parameters of iterators; and the bounds for iterating, for removing entries during
+/// an iteration, and for updates. `$BATCH` is the number of lookups whose memory is requested at
+/// once, and `$changed` says why closures run again.
+macro_rules! implement_map {
+    (
+        $Map:ident, batch: $BATCH:expr, changed: $changed:literal,
+        lookups: $lookup:tt, updates: $change:tt, iterators: $of:tt,
+        iterate: $iterate:tt, remove_all: $remove_all:tt, update: $update:tt,
+    ) => {
+        $crate::map::access!($Map, $BATCH, lookups: $lookup, updates: $change, update: $update);
+        $crate::map::atomic!($Map, $changed, update: $update);
+        $crate::map::pinned!(
+            $Map, lookups: $lookup, updates: $change, iterators: $of,
+            iterate: $iterate, remove_all: $remove_all, update: $update
+        );
+    };
+}
+
+pub(crate) use {access::access, atomic::atomic, implement_map, pinned::pinned};
+
+implement_map! {
+    HashMap, batch: raw::Table::BATCH, changed: "changed",
+    lookups: [#[inline]], updates: [], iterators: [K, V],
+    iterate: [],
+    remove_all: [K: Send + Sync + 'static, V: Send + Sync + 'static],
+    update: [K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher],
 }
 
 /// The keys and values that the map owns. The function type makes the map invariant in their types,

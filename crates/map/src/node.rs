@@ -45,7 +45,7 @@ impl<K, V> Node<K, V> {
     }
 
     #[inline]
-    pub(crate) fn entry(&self) -> (&K, &V) {
+    pub(crate) fn pair(&self) -> (&K, &V) {
         (&self.key, &self.value)
     }
 

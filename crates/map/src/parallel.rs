@@ -11,8 +11,8 @@ use relativist_rcu::{Guard, is_reading, read, without_waiting};
 
 use crate::flat::{FlatMap, FlatSet, Relocatable};
 use crate::map::HashMap;
+use crate::map::Pinned;
 use crate::node::Node;
-use crate::pinned::Pinned;
 use crate::raw::{self, Table};
 use crate::set::{HashSet, PinnedSet};
 
@@ -86,7 +86,7 @@ impl<'g, K, V> Hashes<'g, K, V> {
         // not have reached the node. But it has. So the grace period after which the node is freed
         // waits for both guards.
         let nodes = links.map(|link| unsafe { (Node::<K, V>::of(link), link.as_ref().hash().get()) });
-        nodes.take_while(move |&(_, hash)| hash <= last).map(|(node, _)| node.entry())
+        nodes.take_while(move |&(_, hash)| hash <= last).map(|(node, _)| node.pair())
     }
 }
 

@@ -4,7 +4,6 @@ use relativist_rcu::Guard;
 
 use crate::map::HashMap;
 use crate::node::Node;
-use crate::pinned::Pinned;
 
 impl<K, V, S> HashMap<K, V, S> {
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns
@@ -48,12 +47,5 @@ impl<K, V, S> HashMap<K, V, S> {
             let node: &'g Node<K, V> = unsafe { self.node(link) };
             visit(&node.key, &node.value);
         })
-    }
-}
-
-impl<K, V, S> Pinned<'_, K, V, S> {
-    /// See [`HashMap::scan`].
-    pub fn scan<'p>(&'p self, cursor: u64, n: usize, visit: impl FnMut(&'p K, &'p V)) -> Option<u64> {
-        self.map().scan(cursor, n, self.guard(), visit)
     }
 }

@@ -15,7 +15,6 @@ use crate::builder::Builder;
 use crate::fill::Duplicates;
 use crate::iter::{IntoIter, Keys};
 use crate::map::HashMap;
-use crate::node::Node;
 
 /// A concurrent hash set: a [`HashMap`] without values, with the same costs, progress guarantees
 /// and bounds. Lookups are wait-free, even while the set grows or shrinks.
@@ -117,24 +116,5 @@ impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> HashSet<T, S> {
     /// keeps elements that are already in the set.
     fn fill_unseen(&mut self, elements: impl IntoIterator<Item = T>) {
         self.map.fill_unseen(elements.into_iter().map(|element| (element, ())), Duplicates::Keep);
-    }
-}
-
-impl<T: Hash + Eq + Send + Sync + 'static, S: BuildHasher> HashMap<T, (), S> {
-    /// Inserts a key, and returns the one that it replaces.
-    fn replace_key<'g>(&'g self, key: T, guard: &'g Guard) -> Option<&'g T> {
-        let node = Node::new(self.hash(&key), key, ());
-        self.put(node, guard).map(|old| &old.key)
-    }
-
-    /// Returns the equal key in the map. Inserts the key if there is none.
-    fn key_or_insert<'g>(&'g self, key: T, guard: &'g Guard) -> &'g T {
-        let hash = self.hash(&key);
-        if let Some(node) = self.find_hashed(hash, &key, guard) {
-            return &node.key;
-        }
-        match self.put_new(Node::new(hash, key, ()), guard) {
-            Ok(node) | Err((node, _)) => &node.key,
-        }
     }
 }

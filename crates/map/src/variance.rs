@@ -356,6 +356,28 @@
 //! }
 //! ```
 //!
+//! A cached handle:
+//!
+//! ```compile_fail,E0308
+//! use relativist::flat::Cached;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::flat::Cached;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
 //! A selective removal, which has the map:
 //!
 //! ```compile_fail,E0308
@@ -400,7 +422,8 @@
 //! }
 //! ```
 //!
-//! (`flat::Drain` has bounds that these types do not meet. It has a selective removal.)
+//! (`flat::Keys` and `flat::Values` have an iterator. `flat::Drain` has bounds that these types do
+//! not meet. It has a selective removal.)
 //!
 //! # Types that only return references
 //!

@@ -1,4 +1,5 @@
-//! The basic operations on single entries: look up, insert, remove. The caller passes a guard.
+//! Entries: how they are found, inserted, replaced and removed. All operations on single entries
+//! use this.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -8,76 +9,17 @@ use relativist_rcu::{Guard, read};
 use super::map::FlatMap;
 use super::relocate::Relocatable;
 use super::segment::{Entry, Segment};
-use super::table::Put;
-use crate::access::{ExhaustedError, OccupiedError};
+use super::table::PutNew;
 use crate::raw;
+use crate::results::ExhaustedError;
 
-/// The number of lookups that are prefetched together.
-const BATCH: usize = 16;
+/// The number of lookups or insertions that are prefetched together.
+pub(super) const BATCH: usize = 16;
 
 impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
-    /// Returns the value of a key. Wait-free.
-    ///
-    /// Finds every key that is in the map throughout the call, also during resizes.
     #[inline(always)]
-    pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        self.find(key, guard).map(|entry| &entry.value)
-    }
-
-    /// Returns a copy of the value of a key, so the caller needs no guard. Wait-free.
-    ///
-    /// ```
-    /// let map = relativist::flat::FlatMap::from([("one", 1)]);
-    /// assert_eq!(map.get_copied("one"), Some(1));
-    /// ```
-    #[inline(always)]
-    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        V: Copy,
-    {
-        self.get(key, &read()).copied()
-    }
-
-    /// Returns the key that is in the map, and its value. Wait-free.
-    #[inline]
-    pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
-        self.find(key, guard).map(Entry::pair)
-    }
-
-    /// Returns whether the key is in the map. Wait-free.
-    #[inline]
-    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
-        self.find(key, guard).is_some()
-    }
-
-    /// Returns the values of several keys. Each lookup is linearizable on its own. This is faster
-    /// than single lookups if the map is larger than the processor's cache, because it prefetches
-    /// the buckets of up to 16 keys at once. Allocates nothing.
-    ///
-    /// ```
-    /// let map = relativist::flat::FlatMap::from([("one", 1), ("two", 2), ("three", 3)]);
-    /// let guard = relativist::read();
-    /// assert_eq!(map.get_many(["three", "four", "one"], &guard), [Some(&3), None, Some(&1)]);
-    /// ```
-    pub fn get_many<'g, Q, const N: usize>(&'g self, keys: [&Q; N], guard: &'g Guard) -> [Option<&'g V>; N]
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
-        let mut values = [None; N];
-        for (keys, values) in keys.chunks(BATCH).zip(values.chunks_mut(BATCH)) {
-            let mut hashes = [raw::Hash::new(0); BATCH];
-            for (hash, key) in hashes.iter_mut().zip(keys) {
-                *hash = self.table.hash(*key);
-                self.table.prefetch(*hash, guard);
-            }
-            for ((hash, key), value) in hashes.iter().zip(keys).zip(values) {
-                *value = self.find_hashed(*hash, *key, guard).map(|entry| &entry.value);
-            }
-        }
-        values
+    pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> raw::Hash {
+        self.table.hash(key)
     }
 
     #[inline(always)]
@@ -85,7 +27,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.find_hashed(self.table.hash(key), key, guard)
+        self.find_hashed(self.hash(key), key, guard)
     }
 
     #[inline(always)]
@@ -95,6 +37,26 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     {
         self.table.find(hash, |found| key.equivalent(found), guard)
     }
+
+    /// Finds up to a batch of keys. `found` gets the index of the key.
+    #[inline(always)]
+    pub(super) fn find_batch<'g, Q>(
+        &'g self,
+        keys: &[&Q],
+        guard: &'g Guard,
+        mut found: impl FnMut(usize, Option<&'g Entry<K, V>>),
+    ) where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let mut hashes = [raw::Hash::new(0); BATCH];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hash(*key);
+            self.table.prefetch(*hash, guard);
+        }
+        for (index, (hash, key)) in hashes.iter().zip(keys).enumerate() {
+            found(index, self.find_hashed(*hash, *key, guard));
+        }
+    }
 }
 
 impl<K, V, S> FlatMap<K, V, S>
@@ -103,24 +65,6 @@ where
     V: Relocatable,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Sets the value of a key, and returns the previous value. If there was one, each
-    /// lookup meanwhile finds one of the two values.
-    ///
-    /// The key is replaced as well, which matters if equal keys can be distinguished. (std's map
-    /// keeps the old key.)
-    ///
-    /// Aborts the process if there is no memory; [`FlatMap::checked_insert`] returns an error
-    /// instead.
-    #[inline]
-    pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
-        let hash = self.table.hash(&key);
-        match self.table.put(hash, Entry { key, value }, true, guard) {
-            Put::Inserted(_) => None,
-            Put::Replaced { old } => Some(&old.value),
-            Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
-        }
-    }
-
     /// Like [`FlatMap::insert`], but returns an error if memory is exhausted, instead of aborting.
     ///
     /// It returns the error only if there is no memory for a segment of the key's bucket. If there
@@ -138,35 +82,8 @@ where
         value: V,
         guard: &'g Guard,
     ) -> Result<Option<&'g V>, ExhaustedError<K, V>> {
-        let hash = self.table.hash(&key);
-        match self.table.put(hash, Entry { key, value }, true, guard) {
-            Put::Inserted(_) => Ok(None),
-            Put::Replaced { old } => Ok(Some(&old.value)),
-            Put::Occupied { entry, .. } | Put::Exhausted(entry) => {
-                let Entry { key, value } = entry;
-                Err(ExhaustedError { key, value })
-            }
-        }
-    }
-
-    /// Inserts an entry if the key is not in the map, and returns a reference to the value.
-    /// Wait-free if the key is present.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the key is in the map. The error contains the value in the map, and
-    /// `value`.
-    pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
-        let hash = self.table.hash(&key);
-        if let Some(entry) = self.find_hashed(hash, &key, guard) {
-            // The key is dropped first: if its destructor panicked later, the result would be
-            // leaked.
-            drop(key);
-            return Err(OccupiedError { current: &entry.value, value });
-        }
-        self.put_new(hash, Entry { key, value }, guard)
-            .map(|new| &new.value)
-            .map_err(|(current, entry)| OccupiedError { current: &current.value, value: entry.value })
+        let put = self.table.put(self.hash(&key), Entry { key, value }, guard);
+        put.map(|old| old.map(|old| &old.value)).map_err(|Entry { key, value }| ExhaustedError { key, value })
     }
 
     /// Inserts many entries, and returns the number of keys that are new.
@@ -192,13 +109,13 @@ where
         if expected > self.len() {
             self.expect(expected);
         }
-        let mut batch: [Option<(raw::Hash, Entry<K, V>)>; BATCH] = [const { None }; BATCH];
+        let mut batch: Batch<K, V> = [const { None }; BATCH];
         let mut new = 0;
         loop {
             let mut filled = 0;
             // The places come first in `zip`, so that it takes no entry when no place is left.
             for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
-                *place = Some((self.table.hash(&key), Entry { key, value }));
+                *place = Some((self.hash(&key), (key, value)));
                 filled += 1;
             }
             new += self.put_batch(&mut batch);
@@ -209,44 +126,66 @@ where
     }
 
     /// Inserts a batch of entries in one read section. Returns the number of keys that are new.
-    fn put_batch(&self, batch: &mut [Option<(raw::Hash, Entry<K, V>)>; BATCH]) -> usize {
+    fn put_batch(&self, batch: &mut Batch<K, V>) -> usize {
         let guard = read();
         batch.iter().flatten().for_each(|(hash, _)| self.table.prefetch(*hash, &guard));
         let entries = batch.iter_mut().filter_map(Option::take);
-        let is_new = |(hash, entry)| match self.table.put(hash, entry, true, &guard) {
-            Put::Inserted(_) => true,
-            Put::Replaced { .. } => false,
-            Put::Occupied { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
-        };
-        entries.filter_map(|entry| is_new(entry).then_some(())).count()
+        entries.filter_map(|(hash, entry)| self.put(hash, entry, &guard).is_none().then_some(())).count()
     }
 
-    /// Removes a key and returns its value, which stays valid as long as the guard and is dropped
-    /// after a grace period. Wait-free if the key is absent.
-    #[inline]
-    pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        self.remove_entry(key, guard).map(|(_, value)| value)
-    }
-
-    /// Like [`FlatMap::remove`], but also returns the key that was in the map.
-    #[inline]
-    pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+    /// Removes a key, and returns its entry. Wait-free if the key is absent.
+    #[inline(always)]
+    pub(super) fn remove_hashed<'g, Q>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Entry<K, V>>
     where
-        Q: Hash + Equivalent<K> + ?Sized,
+        Q: Equivalent<K> + ?Sized,
     {
-        self.table.remove(self.table.hash(key), |found| key.equivalent(found), guard).map(Entry::pair)
+        self.table.remove(hash, |found| key.equivalent(found), guard)
+    }
+
+    /// Inserts an entry, and returns the one with the same key that it replaces.
+    #[inline(always)]
+    pub(super) fn put<'g>(
+        &'g self,
+        hash: raw::Hash,
+        (key, value): (K, V),
+        guard: &'g Guard,
+    ) -> Option<&'g Entry<K, V>> {
+        self.table.put(hash, Entry { key, value }, guard).unwrap_or_else(|_| Segment::<K, V>::abort())
     }
 
     /// Inserts an entry if its key is not in the map. Otherwise returns the entry in the map, and
     /// the new one.
-    pub(super) fn put_new<'g>(&'g self, hash: raw::Hash, entry: Entry<K, V>, guard: &'g Guard) -> PutNew<'g, K, V> {
-        match self.table.put(hash, entry, false, guard) {
-            Put::Inserted(new) => Ok(new),
-            Put::Occupied { current, entry } => Err((current, entry)),
-            Put::Replaced { .. } | Put::Exhausted(_) => Segment::<K, V>::abort(),
-        }
+    #[inline(always)]
+    pub(super) fn put_new<'g>(
+        &'g self,
+        hash: raw::Hash,
+        (key, value): (K, V),
+        guard: &'g Guard,
+    ) -> PutNew<'g, K, V, (K, V)> {
+        let put = self.table.put_new(hash, Entry { key, value }, guard);
+        put.map_err(|(current, Entry { key, value })| (current, (key, value)))
+    }
+
+    /// Replaces the entry `old`. Returns the new entry as the error if `old` is no longer in the
+    /// map, or no longer at its address.
+    #[inline(always)]
+    pub(super) fn replace<'g>(
+        &'g self,
+        hash: raw::Hash,
+        old: &'g Entry<K, V>,
+        (key, value): (K, V),
+        guard: &'g Guard,
+    ) -> Result<&'g Entry<K, V>, (K, V)> {
+        self.table.replace(hash, old, Entry { key, value }, guard).map_err(|Entry { key, value }| (key, value))
+    }
+
+    /// Removes the entry `old`. Returns false if it is no longer in the map, or no longer at its
+    /// address.
+    #[inline(always)]
+    pub(super) fn remove_exactly(&self, hash: raw::Hash, old: &Entry<K, V>, guard: &Guard) -> bool {
+        self.table.remove_exactly(hash, old, guard)
     }
 }
 
-/// The result for a new entry; see [`FlatMap::put_new`].
-pub(super) type PutNew<'g, K, V> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, Entry<K, V>)>;
+/// Entries that are about to be inserted, and their hashes.
+type Batch<K, V> = [Option<(raw::Hash, (K, V))>; BATCH];

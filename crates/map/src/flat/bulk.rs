@@ -9,6 +9,9 @@ use relativist_rcu::Guard;
 use super::iter::Iter;
 use super::map::FlatMap;
 use super::relocate::Relocatable;
+use crate::iter::keys_and_values;
+
+keys_and_values!(FlatMap, of: [K, V, S], iterate: [K: Hash + Eq, S: BuildHasher]);
 
 impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order.
@@ -22,13 +25,13 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
     }
 
     /// Iterates over the keys; see [`FlatMap::iter`].
-    pub fn keys<'g>(&'g self, guard: &'g Guard) -> impl FusedIterator<Item = &'g K> {
-        self.iter(guard).map(|(key, _)| key)
+    pub fn keys<'g>(&'g self, guard: &'g Guard) -> Keys<'g, K, V, S> {
+        Keys(self.iter(guard))
     }
 
     /// Iterates over the values; see [`FlatMap::iter`].
-    pub fn values<'g>(&'g self, guard: &'g Guard) -> impl FusedIterator<Item = &'g V> {
-        self.iter(guard).map(|(_, value)| value)
+    pub fn values<'g>(&'g self, guard: &'g Guard) -> Values<'g, K, V, S> {
+        Values(self.iter(guard))
     }
 
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns

@@ -1,19 +1,24 @@
-//! The flat map: construction, size and resizing. Operations on entries are in `access.rs`.
+//! The flat map: construction, size and resizing.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use relativist_rcu::{is_reading, read};
+use equivalent::Equivalent;
+use relativist_rcu::{Guard, is_reading, read};
 
-use super::pinned::Pinned;
+use super::access::BATCH;
+use super::bulk::{Drain, ExtractIf, Keys, Values};
+use super::iter::Iter;
 use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
 use crate::builder::Builder;
+use crate::map::implement_map;
 use crate::policy::Policy;
 use crate::raw::AllocError;
+use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 use crate::stats::Stats;
 
 /// A concurrent hash map that stores entries inside its buckets. Lookups are wait-free, even while
@@ -95,6 +100,14 @@ pub struct FlatMap<K, V, S = RandomState> {
     _owns: PhantomData<Owned<K, V>>,
 }
 
+implement_map! {
+    FlatMap, batch: BATCH, changed: "changed or moved",
+    lookups: [#[inline(always)]], updates: [#[inline]], iterators: [K, V, S],
+    iterate: [K: Hash + Eq, S: BuildHasher],
+    remove_all: [K: Hash + Eq + Relocatable, V: Relocatable, S: BuildHasher + Send + Sync + 'static],
+    update: [K: Hash + Eq + Relocatable, V: Relocatable, S: BuildHasher + Send + Sync + 'static],
+}
+
 /// The keys and values that the map owns; the function type makes the map invariant in them.
 type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
 
@@ -128,6 +141,33 @@ impl<K, V> FlatMap<K, V> {
         V: Relocatable,
     {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
+    }
+
+    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
+    /// fit at three entries per bucket, when a third of the buckets have overflowed. The map keeps
+    /// that size until it is resized by hand.
+    ///
+    /// The budget covers the buckets with their entries. Subtract from `bytes` what keys and values
+    /// own on the heap, and the entries that wait for reclamation. The map does not enforce the
+    /// budget: the caller has to stop inserting. See also
+    /// [`HashMap::with_capacity_for_memory`](crate::HashMap::with_capacity_for_memory).
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
+    ///
+    /// ```
+    /// use relativist::FlatMap;
+    /// // 64 bytes for a bucket of three entries, and as much again for every third bucket.
+    /// let map: FlatMap<u64, u64> = FlatMap::with_capacity_for_memory(128 << 10);
+    /// assert_eq!(map.buckets(), 1024);
+    /// ```
+    pub fn with_capacity_for_memory(bytes: usize) -> Self
+    where
+        K: Relocatable,
+        V: Relocatable,
+    {
+        Builder::new().memory(bytes).build_flat().unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Returns a [`Builder`], which has more options. Call [`Builder::build_flat`] at the end.

@@ -60,16 +60,15 @@
 
 mod access;
 mod array;
-mod atomic;
 mod bucket;
 mod bulk;
+mod cached;
 mod chain;
 mod collect;
 mod iter;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
-mod pinned;
 mod relocate;
 mod resize;
 mod segment;
@@ -77,12 +76,12 @@ mod set;
 mod table;
 mod word;
 
-pub use bulk::{Drain, ExtractIf};
+pub use bulk::{Drain, ExtractIf, Keys, Values};
+pub use cached::Cached;
 pub use iter::{IntoIter, Iter};
-pub use map::FlatMap;
+pub use map::{FlatMap, Pinned};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
-pub use pinned::Pinned;
 pub use relocate::Relocatable;
 pub use set::{FlatSet, PinnedSet};
 pub(crate) use table::Table;

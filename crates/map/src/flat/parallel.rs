@@ -9,7 +9,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use relativist_rcu::{Guard, read, without_waiting};
 
 use super::iter::Iter;
-use super::pinned::Pinned;
+use super::map::Pinned;
 use super::set::PinnedSet;
 use super::table::Table;
 use crate::parallel::Range;

@@ -6,11 +6,10 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
-use super::iter::{IntoIter, Iter};
+use super::bulk::Keys;
+use super::iter::IntoIter;
 use super::map::FlatMap;
 use super::relocate::Relocatable;
-use super::segment::{Entry, Segment};
-use super::table::Put;
 use crate::builder::Builder;
 use crate::set::implement_set;
 
@@ -67,17 +66,14 @@ impl<T, S> FlatSet<T, S> {
 
 impl<T: Hash + Eq, S: BuildHasher> PinnedSet<'_, T, S> {
     /// Iterates over the elements; see [`FlatMap::iter`].
-    pub fn iter(&self) -> Elements<'_, T, S> {
-        self.set.map.iter(&self.guard).map(|(element, ())| element)
+    pub fn iter(&self) -> Keys<'_, T, (), S> {
+        self.set.map.keys(&self.guard)
     }
 }
 
-/// An iterator over the elements of a flat set.
-type Elements<'p, T, S> = std::iter::Map<Iter<'p, T, (), S>, fn((&'p T, &'p ())) -> &'p T>;
-
 impl<'p, T: Hash + Eq, S: BuildHasher> IntoIterator for &'p PinnedSet<'_, T, S> {
     type Item = &'p T;
-    type IntoIter = Elements<'p, T, S>;
+    type IntoIter = Keys<'p, T, (), S>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -91,32 +87,5 @@ where
 {
     fn fill_unseen(&mut self, elements: impl IntoIterator<Item = T>) {
         (&*self).extend(elements);
-    }
-}
-
-impl<T, S> FlatMap<T, (), S>
-where
-    T: Hash + Eq + Relocatable,
-    S: BuildHasher + Send + Sync + 'static,
-{
-    /// Inserts a key, and returns the one that it replaces.
-    fn replace_key<'g>(&'g self, key: T, guard: &'g Guard) -> Option<&'g T> {
-        let hash = self.table.hash(&key);
-        match self.table.put(hash, Entry { key, value: () }, true, guard) {
-            Put::Inserted(_) => None,
-            Put::Replaced { old } => Some(&old.key),
-            Put::Occupied { .. } | Put::Exhausted(_) => Segment::<T, ()>::abort(),
-        }
-    }
-
-    /// Returns the equal key in the map. Inserts the key if there is none.
-    fn key_or_insert<'g>(&'g self, key: T, guard: &'g Guard) -> &'g T {
-        let hash = self.table.hash(&key);
-        if let Some(entry) = self.find_hashed(hash, &key, guard) {
-            return &entry.key;
-        }
-        match self.put_new(hash, Entry { key, value: () }, guard) {
-            Ok(entry) | Err((entry, _)) => &entry.key,
-        }
     }
 }

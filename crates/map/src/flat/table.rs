@@ -200,17 +200,9 @@ impl<K, V> Drop for Unplaced<K, V> {
     }
 }
 
-/// The outcome of [`Table::put`].
-pub(crate) enum Put<'g, K, V> {
-    /// The key was absent. The entry is in the table now.
-    Inserted(&'g Entry<K, V>),
-    /// The key was present. Its entry was replaced.
-    Replaced { old: &'g Entry<K, V> },
-    /// The key is present. Its entry was not replaced, and the new entry is returned.
-    Occupied { current: &'g Entry<K, V>, entry: Entry<K, V> },
-    /// There is no memory for another segment. The new entry is returned.
-    Exhausted(Entry<K, V>),
-}
+/// The result of [`Table::put_new`]: the entry that is now in the table. Or the one that was in it,
+/// and the new one.
+pub(super) type PutNew<'g, K, V, New = Entry<K, V>> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, New)>;
 
 impl<K, V, S> Table<K, V, S>
 where
@@ -218,47 +210,62 @@ where
     V: Relocatable,
     S: BuildHasher + Send + Sync + 'static,
 {
-    /// Inserts an entry. If its key is in the table, replaces the entry of the key if `replaces` is
-    /// true, and changes nothing otherwise.
+    /// Inserts an entry, and returns the one with the same key that it replaces. Returns the new
+    /// entry as the error if there is no memory for another segment.
     #[inline]
     pub(crate) fn put<'g>(
         self: &'g Arc<Self>,
         hash: raw::Hash,
         entry: Entry<K, V>,
-        replaces: bool,
         guard: &'g Guard,
-    ) -> Put<'g, K, V> {
+    ) -> Result<Option<&'g Entry<K, V>>, Entry<K, V>> {
         let entry = Unplaced::new(entry);
         let tag = Tag::of(hash);
         self.help_to_move(guard);
         // Declared after `entry`: if `Eq` panics, the bucket is unlocked before the entry is
         // dropped, whose destructor may use the table.
         let mut bucket = self.lock(hash, guard);
-        match bucket.find(tag, |key| *key == entry.get().key) {
-            Some(current) if !replaces => {
-                // SAFETY: live under the lock. So its slot is not used again in this section.
-                Put::Occupied { current: unsafe { current.entry() }, entry: entry.into_entry() }
+        if let Some(old) = bucket.find(tag, |key| *key == entry.get().key) {
+            if bucket.replace(old, tag, &entry.0).is_none() {
+                return Err(entry.into_entry());
             }
-            Some(old) => {
-                if bucket.replace(old, tag, &entry.0).is_none() {
-                    return Put::Exhausted(entry.into_entry());
-                }
-                drop(bucket);
-                forget(entry);
-                // SAFETY: this thread has just replaced it, under the guard.
-                Put::Replaced { old: unsafe { self.retire(old, guard) } }
-            }
-            None => {
-                let Some(place) = bucket.insert(tag, &entry.0) else {
-                    return Put::Exhausted(entry.into_entry());
-                };
-                drop(bucket);
-                forget(entry);
-                self.count_inserted(guard);
-                // SAFETY: this thread has made the slot live, in this section.
-                Put::Inserted(unsafe { place.entry() })
-            }
+            drop(bucket);
+            forget(entry);
+            // SAFETY: this thread has just replaced it, under the guard.
+            return Ok(Some(unsafe { self.retire(old, guard) }));
         }
+        if bucket.insert(tag, &entry.0).is_none() {
+            return Err(entry.into_entry());
+        }
+        drop(bucket);
+        forget(entry);
+        self.count_inserted(guard);
+        Ok(None)
+    }
+
+    /// Inserts an entry if its key is not in the table. Otherwise returns the entry in the table,
+    /// and the new one.
+    #[inline]
+    pub(crate) fn put_new<'g>(
+        self: &'g Arc<Self>,
+        hash: raw::Hash,
+        entry: Entry<K, V>,
+        guard: &'g Guard,
+    ) -> PutNew<'g, K, V> {
+        let entry = Unplaced::new(entry);
+        let tag = Tag::of(hash);
+        self.help_to_move(guard);
+        let mut bucket = self.lock(hash, guard); // declared after `entry`, as in `put`
+        if let Some(current) = bucket.find(tag, |key| *key == entry.get().key) {
+            // SAFETY: live under the lock. So its slot is not used again in this section.
+            return Err((unsafe { current.entry() }, entry.into_entry()));
+        }
+        let Some(place) = bucket.insert(tag, &entry.0) else { Segment::<K, V>::abort() };
+        drop(bucket);
+        forget(entry);
+        self.count_inserted(guard);
+        // SAFETY: this thread has made the slot live, in this section.
+        Ok(unsafe { place.entry() })
     }
 
     /// Replaces the entry `old`. Returns the new entry as the error if `old` is no longer in the

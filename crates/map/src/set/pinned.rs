@@ -50,13 +50,21 @@ macro_rules! pinned {
 
             /// Adds a value. If there is an equal element, replaces that and returns it.
             pub fn replace(&self, value: T) -> Option<&T> {
-                self.set.map.replace_key(value, &self.guard)
+                let map = &self.set.map;
+                map.put(map.hash(&value), (value, ()), &self.guard).map(|old| &old.key)
             }
 
             /// Returns the element that is equal to the value. Adds the value if there is none, for
             /// example to intern strings.
             pub fn get_or_insert(&self, value: T) -> &T {
-                self.set.map.key_or_insert(value, &self.guard)
+                let map = &self.set.map;
+                let hash = map.hash(&value);
+                if let Some(entry) = map.find_hashed(hash, &value, &self.guard) {
+                    return &entry.key;
+                }
+                match map.put_new(hash, (value, ()), &self.guard) {
+                    Ok(entry) | Err((entry, _)) => &entry.key,
+                }
             }
 
             /// Removes a value and returns whether it was in the set.

@@ -55,6 +55,23 @@ pub const MAP: &[Operation<Map>] = &[
     ("HashMap::get_key_value", Step, |map| _ = map.pin().get_key_value(&Name(2))),
     ("HashMap::contains_key", Step, |map| _ = map.pin().contains_key(&key(2))),
     ("HashMap::get_many", Step, |map| _ = map.pin().get_many([&Name(2), &Name(3), &Name(4)])),
+    ("HashMap::get_each", Step, |map| map.pin().get_each([&Name(2), &Name(4)].map(ticked), |_, _| tick())),
+    ("HashMap::get_copied", Step, |_| {
+        let numbers: HashMap<u64, u64, Ticking> = HashMap::default();
+        numbers.pin().insert(1, 2);
+        assert_eq!(numbers.get_copied(&1), Some(2));
+    }),
+    ("HashMap::get_cloned", Step, |map| _ = map.get_cloned(&Name(2))),
+    ("HashMap::get_cloned, absent", Step, |map| _ = map.get_cloned(&Name(4))),
+    ("HashMap::contains", Step, |map| _ = map.contains(&key(2))),
+    ("HashMap::cached", Step, |map| {
+        let pinned = map.pin();
+        let mut cached = pinned.cached();
+        (0..2).for_each(|_| _ = cached.get(&Name(0)));
+        (0..2).for_each(|_| _ = cached.get(&Name(3)));
+        map.pin().insert(key(3), new());
+        cached.get(&Name(3));
+    }),
     ("HashMap::insert, absent", Step, |map| _ = map.pin().insert(key(4), new())),
     ("HashMap::insert, present", Step, |map| _ = map.pin().insert(key(2), new())),
     ("HashMap::checked_insert, absent", Step, |map| _ = map.pin().checked_insert(key(5), new()).is_ok()),

@@ -4,8 +4,8 @@
 use relativist::Builder;
 
 use crate::explore::Effect::Step;
-use crate::operations::{Map, Operation, Set, key, new};
-use crate::parts::{Name, Ticking, tick, ticked};
+use crate::operations::{Map, Operation, Set, key};
+use crate::parts::{Name, Ticking};
 use crate::raw::{TABLE, TABLE_WAITING};
 
 pub use relativist::{HashMap, HashSet};
@@ -24,26 +24,6 @@ pub fn build_set(builder: Builder<Ticking>) -> Set {
     builder.build_set().unwrap()
 }
 
-pub const MAP: &[Operation<Map>] = &[
-    ("HashMap::get_each", Step, |map| map.pin().get_each([&Name(2), &Name(4)].map(ticked), |_, _| tick())),
-    ("HashMap::get_copied", Step, |_| {
-        let numbers: HashMap<u64, u64, Ticking> = HashMap::default();
-        numbers.pin().insert(1, 2);
-        assert_eq!(numbers.get_copied(&1), Some(2));
-    }),
-    ("HashMap::get_cloned", Step, |map| _ = map.get_cloned(&Name(2))),
-    ("HashMap::get_cloned, absent", Step, |map| _ = map.get_cloned(&Name(4))),
-    ("HashMap::contains", Step, |map| _ = map.contains(&key(2))),
-    ("HashMap::cached", Step, |map| {
-        let pinned = map.pin();
-        let mut cached = pinned.cached();
-        (0..2).for_each(|_| _ = cached.get(&Name(0)));
-        (0..2).for_each(|_| _ = cached.get(&Name(3)));
-        map.pin().insert(key(3), new());
-        cached.get(&Name(3));
-    }),
-];
-
 /// These wait for readers.
 pub const MAP_WAITING: &[Operation<Map>] = &[
     ("HashMap::rename", Step, |map| _ = map.rename(&Name(2), key(5))),
@@ -59,8 +39,6 @@ pub const IS_FLAT: bool = false;
 pub fn other_names() -> impl Iterator<Item = &'static str> {
     let table = [TABLE, TABLE_WAITING].into_iter().flatten().map(|(name, ..)| *name);
     table.chain([
-        "Cached::get",
-        "Debug for Cached",
         "Debug for Table",
         "OccupiedEntry::get",
         "OccupiedEntry::remove",

@@ -3,7 +3,6 @@
 
 use relativist::Builder;
 
-use crate::explore::Effect::Step;
 use crate::operations::{Map, Operation, Set};
 use crate::parts::Ticking;
 
@@ -23,12 +22,6 @@ pub fn build(builder: Builder<Ticking>) -> Map {
 pub fn build_set(builder: Builder<Ticking>) -> Set {
     builder.build_flat_set().unwrap()
 }
-
-pub const MAP: &[Operation<Map>] = &[("HashMap::get_copied", Step, |_| {
-    let numbers: HashMap<u64, u64, Ticking> = HashMap::default();
-    numbers.pin().insert(1, 2);
-    assert_eq!(numbers.get_copied(&1), Some(2));
-})];
 
 pub const MAP_WAITING: &[Operation<Map>] = &[];
 

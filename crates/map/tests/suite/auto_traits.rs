@@ -67,7 +67,10 @@ auto_traits! {
 
     flat::Pinned<'static, u64, u64, RandomState> => - - + +,
     flat::PinnedSet<'static, u64, RandomState> => - - + +,
+    flat::Cached<'static, 'static, u64, u64, RandomState> => - - + +,
     flat::Iter<'static, u64, u64, RandomState> => - - + +,
+    flat::Keys<'static, u64, u64, RandomState> => - - + +,
+    flat::Values<'static, u64, u64, RandomState> => - - + +,
     flat::Drain<'static, u64, u64, RandomState> => - - + +,
     flat::ExtractIf<'static, u64, u64, RandomState, fn(&u64, &u64) -> bool> => - - + +,
     flat::Pinned<'static, u64, Cell<u64>, RandomState> => - - - -,

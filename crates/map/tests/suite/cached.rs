@@ -1,30 +1,22 @@
 //! Lookups with a cache return what lookups without it would return.
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{
-    AtomicU64,
-    Ordering::{Acquire, Release},
+    AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
 };
-
-use relativist::{HashMap, Resizing};
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::random::Random;
-
-type Map = HashMap<u64, u64, Hashing>;
-
-fn map(hashing: Hashing) -> Map {
-    HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap()
-}
+use crate::tested::{HashMap, manual};
 
 /// One handle over many updates of few keys by the same thread, in tables of all sizes.
 #[test]
 fn sees_every_update() {
     for hashing in [MIXED, IDENTITY, Hashing(|_| 42), Hashing(|n| n % 2)] {
         for buckets in [2, 64] {
-            let map = map(hashing);
+            let map: HashMap<u64, u64, Hashing> = manual(hashing);
             map.resize_to(buckets).unwrap();
             let mut model = [None; 4];
             let mut random = Random::new(buckets as u64);
@@ -50,7 +42,7 @@ fn sees_every_update() {
 }
 
 /// A hasher that counts how often it is called.
-struct Counting(Cell<usize>);
+struct Counting(AtomicUsize);
 
 struct Counted(u64);
 
@@ -58,7 +50,7 @@ impl BuildHasher for &Counting {
     type Hasher = Counted;
 
     fn build_hasher(&self) -> Counted {
-        self.0.set(self.0.get() + 1);
+        self.0.fetch_add(1, Relaxed);
         Counted(0)
     }
 }
@@ -76,15 +68,15 @@ impl Hasher for Counted {
 /// A key that was just found is not hashed again until its bucket changes.
 #[test]
 fn hashes_a_run_of_keys_once() {
-    let counting = Counting(Cell::new(0));
-    let map: HashMap<u64, u64, &Counting> = HashMap::with_hasher(&counting);
+    static COUNTING: Counting = Counting(AtomicUsize::new(0));
+    let map: HashMap<u64, u64, &Counting> = HashMap::with_hasher(&COUNTING);
     map.pin().insert(1, 1);
     let pinned = map.pin();
     let mut cached = pinned.cached();
     let mut hashed = |expected| {
-        let before = counting.0.get();
+        let before = COUNTING.0.load(Relaxed);
         (0..10).for_each(|_| assert!(cached.get(&1).is_some()));
-        assert_eq!(counting.0.get() - before, expected);
+        assert_eq!(COUNTING.0.load(Relaxed) - before, expected);
     };
     hashed(1);
     hashed(0);
@@ -97,7 +89,7 @@ fn hashes_a_run_of_keys_once() {
 /// although lookups use the cache and the table is resized.
 #[test]
 fn never_goes_back_in_time() {
-    let map = map(MIXED);
+    let map: HashMap<u64, u64, Hashing> = manual(MIXED);
     map.pin().insert(7, 0);
     let mut bits = [1, 4, 2, 6, 3].into_iter().cycle();
     let newest = AtomicU64::new(0);

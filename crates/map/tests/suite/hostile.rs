@@ -12,7 +12,7 @@ use relativist::{Equivalent, read};
 
 use crate::hashing::{Hashing, IDENTITY};
 use crate::random::Random;
-use crate::tested::{self, HOSTILE, HashMap, manual};
+use crate::tested::{self, HashMap, manual};
 use crate::tracked::{Tally, Tracked};
 
 thread_local! {
@@ -105,7 +105,7 @@ fn operate(map: &Map, random: &mut Random, tally: &'static Tally) {
     let key = || Liar::new(n, tally);
     let value = || Value::new(n, tally);
     let pinned = map.pin();
-    match random.below(20) {
+    match random.below(21) {
         0 => _ = pinned.insert(key(), value()).map(Value::check),
         1 => _ = pinned.try_insert(key(), value()).map(Value::check).map_err(|error| error.current.check()),
         2 => _ = pinned.get_or_insert_with(key(), value).check(),
@@ -123,9 +123,17 @@ fn operate(map: &Map, random: &mut Random, tally: &'static Tally) {
         11 => _ = pinned.extract_if(|_, _| lies()).map(check).count(),
         12 => _ = pinned.iter().map(check).count(),
         13 => _ = pinned.scan(n << 58, 8, |key, value| _ = check((key, value))),
-        14 | 15 => {
+        14 => {
+            let mut cached = pinned.cached();
+            (0..4).for_each(|_| _ = cached.get(&Anything(n)).map(Value::check));
+        }
+        15 => {
+            let keys = (n..n + 40).step_by(2);
+            pinned.insert_many(keys.map(|n| (Liar::new(n, tally), Value::new(n, tally))));
+        }
+        16 => {
             drop(pinned);
-            tested::operate(map, random.below(HOSTILE), n, tally);
+            tested::operate(map, n, tally);
         }
         _ => _ = pinned.get_key_value(&key()).map(check),
     }

@@ -3,11 +3,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use relativist::{HashMap, read};
+use relativist::{Relocatable, read};
 use relativist_rcu::{barrier, defer, is_reading};
+
+use crate::tested::HashMap;
 
 /// A value whose `clone` runs a function.
 struct Calls(Arc<dyn Fn() + Send + Sync>);
+
+// SAFETY: the field is `Relocatable`.
+unsafe impl Relocatable for Calls {}
 
 impl Calls {
     fn new(function: impl Fn() + Send + Sync + 'static) -> Self {

@@ -12,6 +12,8 @@ mod alongside;
 mod atomic;
 #[path = "../suite/batch.rs"]
 mod batch;
+#[path = "../suite/cached.rs"]
+mod cached;
 #[path = "../suite/cases.rs"]
 mod cases;
 #[path = "../suite/collections.rs"]
@@ -30,6 +32,8 @@ mod hostile;
 mod linearizability;
 #[path = "../suite/model.rs"]
 mod model;
+#[path = "../suite/own_sections.rs"]
+mod own_sections;
 #[path = "../suite/panics.rs"]
 mod panics;
 #[path = "../suite/parallel.rs"]

@@ -118,6 +118,19 @@ fn grows_by_hand_under_a_handle() {
     assert_eq!((map.buckets(), map.len()), (64, 1000));
 }
 
+/// The map grows while a handle remembers an entry, and the entry is replaced at its new place.
+#[test]
+fn a_remembered_entry_is_not_returned_after_it_has_moved() {
+    let map: HashMap<u64, u64> = HashMap::from([(7, 0)]);
+    let pinned = map.pin();
+    let mut cached = pinned.cached();
+    for round in 1..10 {
+        assert_eq!(cached.get(&7), Some(&(round - 1)));
+        map.resize_to(2 << round).unwrap();
+        pinned.insert(7, round);
+    }
+}
+
 /// Threads with handles make the map larger at the same time. None of them shrinks it.
 #[test]
 fn threads_with_handles_grow_a_map() {
@@ -140,6 +153,14 @@ fn threads_with_handles_grow_a_map() {
             }
         });
         assert_eq!((map.buckets(), map.len()), (4096, 100));
+    }
+}
+
+/// A map gets the largest power of two of buckets of which a third can overflow: 85 bytes each.
+#[test]
+fn room_is_made_for_a_budget_of_memory() {
+    for (bytes, buckets) in [(0, 2), (128 << 10, 1024), (170 << 10, 2048), ((170 << 10) - 1, 1024)] {
+        assert_eq!(HashMap::<u64, u64>::with_capacity_for_memory(bytes).buckets(), buckets, "{bytes}");
     }
 }
 

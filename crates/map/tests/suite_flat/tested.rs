@@ -3,8 +3,7 @@
 
 use relativist::{BuildError, Builder, Relocatable, Resizing};
 
-use crate::hashing::Hashing;
-use crate::hostile::{Liar, Map, Value};
+use crate::hostile::Map;
 use crate::tracked::Tally;
 
 pub use relativist::flat::PinnedSet;
@@ -31,16 +30,7 @@ pub fn manual<K: Relocatable, V: Relocatable, S>(hasher: S) -> HashMap<K, V, S> 
     build(builder().resizing(Resizing::Manual).hasher(hasher))
 }
 
-/// Stands in for `get_each`, which this map does not have.
-pub fn get_each(map: &HashMap<u64, u64, Hashing>, keys: &[u64]) -> Vec<Option<u64>> {
-    keys.iter().map(|key| map.get_copied(key)).collect()
-}
-
-/// The number of operations that `hostile` does with this map only.
-pub const HOSTILE: u64 = 1;
-
-/// Does the only one of them.
-pub fn operate(map: &Map, _: u64, n: u64, tally: &'static Tally) {
-    let keys = (n..n + 40).step_by(2);
-    map.pin().insert_many(keys.map(|n| (Liar::new(n, tally), Value::new(n, tally))));
+/// Does what `hostile` does with this map only. What it returns must be intact.
+pub fn operate(map: &Map, n: u64, _: &'static Tally) {
+    _ = map.resize_to(1 << (n % 8));
 }

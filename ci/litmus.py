@@ -12,6 +12,7 @@ and rust (see proofs/litmus/rust.cat), and translated to AArch64 by the usual ma
 
     python3 ci/litmus.py HERD7_COMMAND...
     python3 ci/litmus.py --show TEST     prints the tests and twins of one file, in all forms
+    python3 ci/litmus.py --write         writes the tables of docs/src/orderings.md, which otherwise are checked
 """
 
 import os
@@ -23,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "proofs/litmus"
+PAGE = ROOT / "docs/src/orderings.md"
 WORK = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "litmus"
 # The file of each model, and whether its tests are in assembly.
 MODELS = {"rc11": ("rc11.cat", None), "rust": (str(TESTS / "rust.cat"), None), "lse": ("aarch64.cat", True), "llsc": ("aarch64.cat", False)}
@@ -37,7 +39,12 @@ def main():
     if sys.argv[1] == "--show":
         return show(sys.argv[2])
     paths = sorted(TESTS.glob("*/*.litmus"))
+    if sys.argv[1] == "--write":
+        PAGE.write_text(with_tables(paths))
+        return 0
     problems = named_in_sources(paths)
+    if PAGE.read_text() != with_tables(paths):
+        problems.append(f"{PAGE.relative_to(ROOT)} is out of date: run ci/litmus.sh --write")
     variants = [variant for path in paths for variant in variants_of(path)]
     marks = sum(variant.is_twin for variant in variants)
     jobs = [(model, batch) for model in MODELS for batch in batches(variants)]
@@ -159,16 +166,20 @@ def named_in_sources(paths):
     and has such an access with the same ordering. Each test is named."""
     tests = {path.stem: accesses_of_test(path.read_text()) for path in paths}
     named, problems = set(), []
+    for path, number, names, accesses in all_statements():
+        place = f"{path.relative_to(ROOT)}:{number}"
+        named |= names
+        if not names and orders(accesses):
+            problems.append(f"{place}: this access orders others, and names no litmus test")
+        problems += [f"{place}: there is no litmus test {name}" for name in names - tests.keys()]
+        problems += [f"{place}: {name} has no such access with this ordering" for name in names & tests.keys() if not actual(accesses) & tests[name]]
+    return problems + [f"no comment names the test {name}" for name in sorted(tests.keys() - named)]
+
+
+def all_statements():
     for crate in ("rcu", "map"):
         for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
-            for number, names, accesses in statements(path.read_text()):
-                place = f"{path.relative_to(ROOT)}:{number}"
-                named |= names
-                if not names and orders(accesses):
-                    problems.append(f"{place}: this access orders others, and names no litmus test")
-                problems += [f"{place}: there is no litmus test {name}" for name in names - tests.keys()]
-                problems += [f"{place}: {name} has no such access with this ordering" for name in names & tests.keys() if not actual(accesses) & tests[name]]
-    return problems + [f"no comment names the test {name}" for name in sorted(tests.keys() - named)]
+            yield from ((path, *statement) for statement in statements(path.read_text()))
 
 
 def orders(accesses):
@@ -222,6 +233,65 @@ def access_at(match, statement):
         return None
     # All read-modify-writes that compute something are the same to the models.
     return re.sub("_weak", "", re.sub("^fetch_.*", "fetch_add", method)), ordering[1]
+
+
+# --- The tables of the book
+
+# What stands for each ordering in the table.
+SHOWN = {"SeqCst by call": "SeqCst fence"}
+
+
+def with_tables(paths):
+    """The page with its two tables, which follow the headings."""
+    folders = {path.stem: path.relative_to(ROOT) for path in paths}
+    accesses = "".join(f"| {cell} |\n" for cell in map(" | ".join, rows_of_accesses(folders)))
+    claims = "".join(f"| {link(path.stem, folders)} | {claim(path)} |\n" for path in paths)
+    page = PAGE.read_text()
+    page = replace_table(page, "## Accesses", "| access | ordering | litmus tests | mutations |\n|---|---|---|---|\n" + accesses)
+    return replace_table(page, "## Tests", "| test | what it claims |\n|---|---|\n" + claims)
+
+
+def replace_table(page, heading, table):
+    return re.sub(rf"(^{heading}\n.*?\n\n)\|.*?\n(?=\n|\Z)", lambda match: match[1] + table, page, flags=re.M | re.S)
+
+
+def link(name, folders):
+    return f"[{name}](../../{folders[name]})"
+
+
+def claim(path):
+    comment = re.search(r"\(\* (.*?) \*\)", path.read_text(), re.S)
+    return re.sub(r"\s+", " ", comment[1])
+
+
+def rows_of_accesses(folders):
+    mutations = mutations_by_line()
+    for path, number, names, accesses in all_statements():
+        lines = path.read_text().splitlines()
+        function = next(match[1] for line in reversed(lines[:number]) if (match := re.search(r"\bfn (\w+)", line)))
+        orderings = sorted({SHOWN.get(ordering, ordering) for _, ordering in accesses if ordering != "Relaxed"})
+        tests = ", ".join(link(name, folders) for name in sorted(names & folders.keys()))
+        module = path.relative_to(ROOT / "crates").as_posix().replace("/src/", "/").removesuffix(".rs")
+        found = mutations.get((path.relative_to(ROOT).as_posix(), lines[number - 1].strip()), ())
+        yield f"`{module}`: `{function}`", ", ".join(orderings), tests, ", ".join(f"`{name}`" for name in found)
+
+
+def mutations_by_line():
+    """The names of the mutations that replace a line, by path and line."""
+    found = {}
+    for patch in ROOT.glob("crates/*/tests/mutations.patch"):
+        path, replaced, names = None, [], []
+        for line in patch.read_text().splitlines():
+            if match := re.match(r"\+\+\+ b/(.*)", line):
+                path = match[1]
+            elif line.startswith("-"):
+                replaced, names = ([] if names else replaced) + [line[1:].strip()], []
+            elif line.startswith("+"):
+                names += re.findall(r'mutation::\w+\("([a-z-]+)"', line)
+                found |= {(path, code): tuple(dict.fromkeys(names)) for code in replaced if names}
+            else:
+                replaced, names = [], []
+    return found
 
 
 # --- The translation to AArch64

@@ -235,11 +235,13 @@ fn rename(map: &impl Rename, model: &mut Model, old: u64, new: u64) {
 // input would not do the same each time.
 fuzz_target!(|input: (Spread, bool, Vec<Operation>)| {
     let (spread, is_flat, operations) = input;
-    let builder = HashMap::<u64, u32>::builder().resizing(Resizing::Manual).hasher(spread.hashing());
+    let hashing = spread.hashing();
     if is_flat {
-        flat::run(&builder.build_flat().unwrap(), operations);
+        let builder = FlatMap::<u64, u32>::builder();
+        flat::run(&builder.resizing(Resizing::Manual).hasher(hashing).build().unwrap(), operations);
     } else {
-        nodes::run(&builder.build().unwrap(), operations);
+        let builder = HashMap::<u64, u32>::builder();
+        nodes::run(&builder.resizing(Resizing::Manual).hasher(hashing).build().unwrap(), operations);
     }
     // Frees all retired entries before the sanitizer looks for leaks.
     relativist_rcu::barrier();

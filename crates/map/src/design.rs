@@ -142,7 +142,7 @@
 //! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
 //! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
 //! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
-//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder) | their contents are | their contents are | covariant |
+//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder), [`flat::Builder`](crate::flat::Builder) | their contents are | their contents are | covariant |
 //! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` answers for the objects | always | |
 //! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
 //!

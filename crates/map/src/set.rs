@@ -73,7 +73,7 @@ macro_rules! implement_set {
 pub(crate) use {algebra::algebra, collect::collect, construction::construction, implement_set, pinned::pinned};
 
 implement_set! {
-    HashSet, PinnedSet, HashMap, "build_set",
+    HashSet, PinnedSet, HashMap,
     iterate: [],
     remove_all: [T: Send + Sync + 'static],
     update: [T: Hash + Eq + Send + Sync + 'static, S: BuildHasher],

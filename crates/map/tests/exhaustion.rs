@@ -106,7 +106,7 @@ fn checked_insert_gives_key_and_value_back() {
 /// Memory for a later segment is missing, to insert an entry as well as to replace one.
 #[test]
 fn a_flat_map_gives_key_and_value_back() {
-    let map: FlatMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build_flat().unwrap();
+    let map: FlatMap<u64, u64> = FlatMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
     // This thread enters a section before memory is exhausted.
     let pinned = map.pin();
     let fill = |keys: std::ops::Range<u64>| keys.map(|n| pinned.checked_insert(n, n)).filter_map(Result::err).count();

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist::{FlatMap, HashMap, Resizing, read};
+use relativist::{FlatMap, Resizing, read};
 use relativist_rcu::barrier;
 
 use counting::ALLOCATED;
@@ -105,7 +105,7 @@ fn a_map_grows_under_the_handle_that_fills_it() {
 /// Slots cannot be used again under the handle. So buckets get more segments, and lose them later.
 fn churn<V: relativist::flat::Relocatable + PartialEq + std::fmt::Debug>(value: fn(u64) -> V, bytes: usize) {
     const KEYS: u64 = 200;
-    let map = HashMap::<(), ()>::builder().capacity(KEYS as usize).resizing(Resizing::Manual).build_flat().unwrap();
+    let map = relativist::flat::Builder::new().capacity(KEYS as usize).resizing(Resizing::Manual).build().unwrap();
     (0..KEYS).for_each(|n| _ = map.pin().insert(n, value(n)));
     barrier();
     let before = ALLOCATED.load(Relaxed);

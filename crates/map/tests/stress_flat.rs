@@ -27,7 +27,7 @@ mod tested {
     pub const MAX_LOAD: u64 = 3;
 
     pub fn build<K: Relocatable, V: Relocatable>(resizing: Resizing, hashing: Hashing) -> HashMap<K, V, Hashing> {
-        relativist::HashMap::<K, V>::builder().resizing(resizing).hasher(hashing).build_flat().unwrap()
+        HashMap::<K, V>::builder().resizing(resizing).hasher(hashing).build().unwrap()
     }
 
     pub fn assert_waits(stats: &Stats) {

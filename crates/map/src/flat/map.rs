@@ -9,12 +9,12 @@ use equivalent::Equivalent;
 use relativist_rcu::{Guard, is_reading, read};
 
 use super::access::BATCH;
+use super::builder::Builder;
 use super::bulk::{Drain, ExtractIf, Keys, Values};
 use super::iter::Iter;
 use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
-use crate::builder::Builder;
 use crate::map::implement_map;
 use crate::policy::Policy;
 use crate::raw::AllocError;
@@ -134,7 +134,7 @@ impl<K, V> FlatMap<K, V> {
     /// # Panics
     ///
     /// Panics if the buckets cannot be allocated;
-    /// [`Builder::build_flat`] returns an error instead.
+    /// [`Builder::build`] returns an error instead.
     pub fn with_capacity(capacity: usize) -> Self
     where
         K: Relocatable,
@@ -167,10 +167,10 @@ impl<K, V> FlatMap<K, V> {
         K: Relocatable,
         V: Relocatable,
     {
-        Builder::new().memory(bytes).build_flat().unwrap_or_else(|error| panic!("{error}"))
+        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns a [`Builder`], which has more options. Call [`Builder::build_flat`] at the end.
+    /// Returns a [`Builder`], which has more options.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -199,7 +199,7 @@ impl<K, V, S> FlatMap<K, V, S> {
         K: Relocatable,
         V: Relocatable,
     {
-        let built = Builder::new().capacity(capacity).hasher(hasher).build_flat();
+        let built = Builder::new().capacity(capacity).hasher(hasher).build();
         built.unwrap_or_else(|error| panic!("{error}"))
     }
 

@@ -61,6 +61,7 @@
 mod access;
 mod array;
 mod bucket;
+mod builder;
 mod bulk;
 mod cached;
 mod chain;
@@ -76,6 +77,7 @@ mod set;
 mod table;
 mod word;
 
+pub use builder::Builder;
 pub use bulk::{Drain, ExtractIf, Keys, Values};
 pub use cached::Cached;
 pub use iter::{IntoIter, Iter};
@@ -84,4 +86,3 @@ pub use map::{FlatMap, Pinned};
 pub use parallel::ParIter;
 pub use relocate::Relocatable;
 pub use set::{FlatSet, PinnedSet};
-pub(crate) use table::Table;

@@ -6,11 +6,11 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
+use super::builder::Builder;
 use super::bulk::Keys;
 use super::iter::IntoIter;
 use super::map::FlatMap;
 use super::relocate::Relocatable;
-use crate::builder::Builder;
 use crate::set::implement_set;
 
 /// A concurrent hash set: a [`FlatMap`] without values, with the same costs, progress guarantees
@@ -42,7 +42,7 @@ pub struct PinnedSet<'s, T, S> {
 }
 
 implement_set! {
-    FlatSet, PinnedSet, FlatMap, "build_flat_set",
+    FlatSet, PinnedSet, FlatMap,
     iterate: [T: Hash + Eq, S: BuildHasher],
     remove_all: [T: Hash + Eq + Relocatable, S: BuildHasher + Send + Sync + 'static],
     update: [T: Hash + Eq + Relocatable, S: BuildHasher + Send + Sync + 'static],

@@ -2,7 +2,7 @@
 
 macro_rules! algebra {
     (
-        $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
+        $Set:ident, $PinnedSet:ident, $Map:ident,
         iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         /// Operations on two sets. The other one is read under this handle's guard.

@@ -3,7 +3,7 @@
 
 macro_rules! collect {
     (
-        $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
+        $Set:ident, $PinnedSet:ident, $Map:ident,
         iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         impl<T, S: Default> FromIterator<T> for $Set<T, S> where $($update)* {

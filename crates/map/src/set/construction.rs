@@ -2,7 +2,7 @@
 
 macro_rules! construction {
     (
-        $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
+        $Set:ident, $PinnedSet:ident, $Map:ident,
         iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         impl<T> $Set<T> {
@@ -21,7 +21,8 @@ macro_rules! construction {
                 Self::of($Map::with_capacity(capacity))
             }
 
-            #[doc = concat!("Returns a [`Builder`], which has more options. Call [`Builder::", $build, "`] at the end.")]
+            /// Returns a [`Builder`], which has more options. Call [`Builder::build_set`] at the
+            /// end.
             pub fn builder() -> Builder {
                 Builder::new()
             }

@@ -2,7 +2,7 @@
 
 macro_rules! pinned {
     (
-        $Set:ident, $PinnedSet:ident, $Map:ident, $build:literal,
+        $Set:ident, $PinnedSet:ident, $Map:ident,
         iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*], create: [$($create:tt)*],
     ) => {
         impl<'s, T, S> $PinnedSet<'s, T, S> {

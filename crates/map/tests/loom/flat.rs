@@ -24,8 +24,7 @@ fn map(keys: &[u64]) -> Arc<Map> {
 }
 
 fn map_with(hashing: Hashing, keys: &[u64]) -> Arc<Map> {
-    let builder = relativist::HashMap::<u64, u64>::builder();
-    let map: Map = builder.resizing(Resizing::Manual).hasher(hashing).build_flat().unwrap();
+    let map: Map = relativist::flat::Builder::new().resizing(Resizing::Manual).hasher(hashing).build().unwrap();
     assert_eq!(map.buckets(), 2);
     keys.iter().for_each(|&key| assert_eq!(map.pin().insert(key, 0), None));
     Arc::new(map)

@@ -5,11 +5,11 @@
 //! checks.
 
 use rayon::prelude::*;
-use relativist::{Builder, Resizing};
+use relativist::Resizing;
 
 use crate::explore::Effect::{self, Entries, Step};
 use crate::parts::{Name, Part, Ticking, in_pool, tick, ticked};
-use crate::tested::{CAPACITY, HashMap, HashSet, build};
+use crate::tested::{Builder, CAPACITY, HashMap, HashSet, build};
 
 pub type Map = HashMap<Part, Part, Ticking>;
 pub type Set = HashSet<Part, Ticking>;
@@ -36,7 +36,7 @@ fn made() -> Part {
 }
 
 pub fn builder() -> Builder<Ticking> {
-    HashMap::<u8, u8>::builder().capacity(CAPACITY).resizing(Resizing::Manual).hasher(Ticking::default())
+    Builder::new().capacity(CAPACITY).resizing(Resizing::Manual).hasher(Ticking::default())
 }
 
 /// Entries, from an iterator that may panic.

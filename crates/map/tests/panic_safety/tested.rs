@@ -1,14 +1,12 @@
 //! The map that is tested, and what only this map has. The tests of flat maps have a module of the
 //! same name.
 
-use relativist::Builder;
-
 use crate::explore::Effect::Step;
 use crate::operations::{Map, Operation, Set, key};
 use crate::parts::{Name, Ticking};
 use crate::raw::{TABLE, TABLE_WAITING};
 
-pub use relativist::{HashMap, HashSet};
+pub use relativist::{Builder, HashMap, HashSet};
 
 /// Operations run during resizes to these numbers of buckets.
 pub const RESIZED_TO: &[usize] = &[16, 2];

@@ -1,11 +1,10 @@
 //! The map that is tested, and what only this map has. The tests of other maps have a module of the
 //! same name.
 
-use relativist::Builder;
-
 use crate::operations::{Map, Operation, Set};
 use crate::parts::Ticking;
 
+pub use relativist::flat::Builder;
 pub use relativist::{FlatMap as HashMap, FlatSet as HashSet};
 
 /// Operations run after resizes to these numbers of buckets, with a reader because of whom no slot
@@ -16,11 +15,11 @@ pub const RESIZED_TO: &[usize] = &[16];
 pub const CAPACITY: usize = 12;
 
 pub fn build(builder: Builder<Ticking>) -> Map {
-    builder.build_flat().unwrap()
+    builder.build().unwrap()
 }
 
 pub fn build_set(builder: Builder<Ticking>) -> Set {
-    builder.build_flat_set().unwrap()
+    builder.build_set().unwrap()
 }
 
 pub const MAP_WAITING: &[Operation<Map>] = &[];

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use relativist::flat::FlatMap;
+use relativist::flat::{Builder, FlatMap};
 use relativist::{Relocatable, Resizing};
 use relativist_rcu::{barrier, clock};
 use shuttle::rand::{Rng, thread_rng};
@@ -16,8 +16,7 @@ use crate::{PLACES, explore};
 type Map<V> = Arc<FlatMap<u64, V, Hashing>>;
 
 fn map<V: Relocatable>(hashing: Hashing) -> Map<V> {
-    let builder = relativist::HashMap::<u64, V>::builder().resizing(Resizing::Manual);
-    Arc::new(builder.hasher(hashing).build_flat().unwrap())
+    Arc::new(Builder::new().resizing(Resizing::Manual).hasher(hashing).build().unwrap())
 }
 
 /// Starts a thread that does something with the map.

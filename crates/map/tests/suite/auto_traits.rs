@@ -111,6 +111,8 @@ auto_traits! {
     RenameError<OnlySync> => - + + +,
     Builder => + + + +,
     Builder<OnlySend> => + - + +,
+    flat::Builder => + + + +,
+    flat::Builder<OnlySend> => + - + +,
     Policy => + + + +,
     Resizing => + + + +,
     Stats => + + + +,

@@ -9,7 +9,7 @@ use crate::tracked::Tally;
 pub use relativist::{HashMap, HashSet, PinnedSet};
 
 pub fn builder() -> Builder {
-    HashMap::<(), ()>::builder()
+    Builder::new()
 }
 
 pub fn try_build<K, V, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, BuildError> {

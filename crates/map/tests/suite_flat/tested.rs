@@ -1,7 +1,8 @@
 //! The map that is tested by the modules that both suites share. The suite of `HashMap` has a
 //! module of the same name for its map.
 
-use relativist::{BuildError, Builder, Relocatable, Resizing};
+use relativist::flat::Builder;
+use relativist::{BuildError, Relocatable, Resizing};
 
 use crate::hostile::Map;
 use crate::tracked::Tally;
@@ -10,11 +11,11 @@ pub use relativist::flat::PinnedSet;
 pub use relativist::{FlatMap as HashMap, FlatSet as HashSet};
 
 pub fn builder() -> Builder {
-    relativist::HashMap::<(), ()>::builder()
+    Builder::new()
 }
 
 pub fn try_build<K: Relocatable, V: Relocatable, S>(builder: Builder<S>) -> Result<HashMap<K, V, S>, BuildError> {
-    builder.build_flat()
+    builder.build()
 }
 
 pub fn build<K: Relocatable, V: Relocatable, S>(builder: Builder<S>) -> HashMap<K, V, S> {
@@ -22,7 +23,7 @@ pub fn build<K: Relocatable, V: Relocatable, S>(builder: Builder<S>) -> HashMap<
 }
 
 pub fn build_set<T: Relocatable, S>(builder: Builder<S>) -> HashSet<T, S> {
-    builder.build_flat_set().unwrap()
+    builder.build_set().unwrap()
 }
 
 /// Returns a map that is resized by hand.

@@ -89,6 +89,11 @@ where
         new
     }
 
+    /// Inserts entries into a map that no other thread can see.
+    pub(crate) fn fill(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
+        self.fill_unseen(entries, Duplicates::Replace);
+    }
+
     /// Inserts entries into a map that no other thread can see: without guards and locks, and
     /// without waiting for readers.
     pub(crate) fn fill_unseen(&mut self, entries: impl IntoIterator<Item = (K, V)>, duplicates: Duplicates) {

@@ -161,7 +161,6 @@ mod access;
 mod builder;
 mod bulk;
 mod cached;
-mod collect;
 mod counter;
 pub mod design;
 mod fill;

@@ -2,6 +2,7 @@
 
 mod access;
 mod atomic;
+mod collect;
 mod pinned;
 
 use std::fmt;
@@ -10,7 +11,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_rcu::{Guard, read};
+use relativist_rcu::{Guard, is_reading, read};
 
 use crate::builder::Builder;
 use crate::bulk::{Drain, ExtractIf};
@@ -191,6 +192,7 @@ macro_rules! implement_map {
     ) => {
         $crate::map::access!($Map, $BATCH, lookups: $lookup, updates: $change, update: $update);
         $crate::map::atomic!($Map, $changed, update: $update);
+        $crate::map::collect!($Map, update: $update);
         $crate::map::pinned!(
             $Map, lookups: $lookup, updates: $change, iterators: $of,
             iterate: $iterate, remove_all: $remove_all, update: $update
@@ -198,7 +200,7 @@ macro_rules! implement_map {
     };
 }
 
-pub(crate) use {access::access, atomic::atomic, implement_map, pinned::pinned};
+pub(crate) use {access::access, atomic::atomic, collect::collect, implement_map, pinned::pinned};
 
 implement_map! {
     HashMap, batch: raw::Table::BATCH, changed: "changed",
@@ -288,6 +290,15 @@ impl<K, V, S> HashMap<K, V, S> {
 
     pub(crate) fn of(table: raw::Table, hasher: S) -> Self {
         Self { table, hasher, _owns: PhantomData }
+    }
+
+    /// Returns an empty map with the same policy, number of buckets and hasher.
+    fn empty_clone(&self) -> Self
+    where
+        S: Clone,
+    {
+        let table = raw::Table::new(self.buckets(), self.policy(), Node::<K, V>::dispose);
+        Self::of(table.unwrap_or_else(|error| panic!("{error}")), self.hasher.clone())
     }
 
     /// Enters a read section and returns a handle with all operations on entries.

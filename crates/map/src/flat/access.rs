@@ -133,6 +133,11 @@ where
         entries.filter_map(|(hash, entry)| self.put(hash, entry, &guard).is_none().then_some(())).count()
     }
 
+    /// Inserts entries into a map that no other thread can see.
+    pub(super) fn fill(&mut self, entries: impl IntoIterator<Item = (K, V)>) {
+        (&*self).extend(entries);
+    }
+
     /// Removes a key, and returns its entry. Wait-free if the key is absent.
     #[inline(always)]
     pub(super) fn remove_hashed<'g, Q>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Entry<K, V>>

@@ -207,6 +207,15 @@ impl<K, V, S> FlatMap<K, V, S> {
         Self { table: Arc::new(table), _owns: PhantomData }
     }
 
+    /// Returns an empty map with the same policy, number of buckets and hasher.
+    fn empty_clone(&self) -> Self
+    where
+        S: Clone,
+    {
+        let table = Table::new(self.buckets(), self.policy(), self.hasher().clone());
+        Self::of(table.unwrap_or_else(|error| panic!("{error}")))
+    }
+
     pub(super) fn into_table(self) -> Arc<Table<K, V, S>> {
         self.table
     }
@@ -337,14 +346,6 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
         crate::raw::assert_outside_sections("shrinking");
         let wanted = self.policy().smallest_for(self.len());
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
-    }
-
-    /// Makes room for entries that are about to be inserted, to save resizes. Failure is ignored:
-    /// then the map grows step by step.
-    pub(crate) fn expect(&self, additional: usize) {
-        if !is_reading() {
-            let _ = self.try_reserve(additional);
-        }
     }
 }
 

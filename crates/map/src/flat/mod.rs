@@ -65,7 +65,6 @@ mod builder;
 mod bulk;
 mod cached;
 mod chain;
-mod collect;
 mod iter;
 mod map;
 #[cfg(feature = "rayon")]

@@ -299,10 +299,10 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     /// ```
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
         let wanted = bits_for(buckets);
-        if wanted < bits_for(self.buckets()) {
+        let may_wait = !is_reading();
+        if !may_wait && wanted < bits_for(self.buckets()) {
             crate::raw::assert_outside_sections("shrinking");
         }
-        let may_wait = !is_reading();
         self.table.resize_now(|bits| Some(wanted).filter(|&wanted| may_wait || wanted > bits))
     }
 

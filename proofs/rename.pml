@@ -12,11 +12,14 @@
  *   -DBACKWARD     the new key's hash is the smaller one
  *   -DREPLACE      another entry takes its place, instead of the entry itself (rename_to)
  *   -DUPDATE       an update of one of the keys runs at the same time
+ *   -DTWICE        a second rename follows, back to the first key
+ *   -DKEPT         the reader stays in one section for both of its lookups
  *
  * Checked:
  *   - A lookup returns what was under its key at some moment of the lookup, where at each moment the
  *     entry is under one key (T3, T10). A reader that does not find the old key finds the new one
  *     afterwards. A reader that finds the new key does not find the old one afterwards.
+ *   - At most one rename takes effect in a read section (T10).
  *   - Lookups find the neighbours (T1).
  *   - No thread waits for ever (T4).
  *   - No thread accesses an entry that was freed (T8).
@@ -59,6 +62,7 @@ Head head[2];
 mtype = { nothing, old_key, new_key, recheck };
 mtype stage = nothing;
 byte in_flight[2]; /* in the stages `old_key` and `new_key` */
+byte in_flight_key[2];
 #define UNDER_OLD 0
 #define UNDER_NEW 1
 
@@ -81,6 +85,8 @@ inline wait_for_readers(w) { awaited[w] = inside; awaited[w] == 0 }
 typedef Moment { byte under[4] }
 Moment moment[MOMENTS];
 byte now;
+/* The renames that have taken effect. */
+byte renames;
 
 inline next_moment() {
   assert(now + 1 < MOMENTS);
@@ -94,13 +100,20 @@ inline acquire(b) { atomic { !head[b].locked -> head[b].locked = 1 } }
 inline release(b) { head[b].locked = 0 }
 
 proctype reader() {
-  byte key, link, since, looks = 0;
+  byte key, link, since, entered, looks = 0;
   bit stop, is_last, is_gone, has_come;
   mtype seen;
 
 look:
   if :: key = OLD :: key = NEW :: key = LOW_NEIGHBOUR :: key = HIGH_NEIGHBOUR fi;
-  enter(READER);
+#ifdef KEPT
+  if
+  :: looks == 0 -> atomic { enter(READER); entered = renames }
+  :: else
+  fi;
+#else
+  atomic { enter(READER); entered = renames };
+#endif
   since = now;
 
 walk:
@@ -136,8 +149,8 @@ walk:
   fi;
   seen = stage;
   if
-  :: seen == old_key && key == OLD -> link = in_flight[UNDER_OLD]
-  :: seen == new_key && key == NEW -> link = in_flight[UNDER_NEW]
+  :: seen == old_key && key == in_flight_key[UNDER_OLD] -> link = in_flight[UNDER_OLD]
+  :: seen == new_key && key == in_flight_key[UNDER_NEW] -> link = in_flight[UNDER_NEW]
 #ifndef WALK_ONCE
   :: seen == recheck -> is_last = 1; goto walk
 #endif
@@ -147,11 +160,12 @@ walk:
 seen_it:
   atomic {
     assert(link == NIL || !freed[link]);
+    assert(renames <= entered + 1);
     do
     :: moment[since].under[key] == link -> break
     :: else -> assert(since < now); since++
     od;
-#ifndef UPDATE
+#if !defined(UPDATE) && !defined(TWICE)
     assert(key != NEW || !is_gone || link != NIL);
     assert(key != OLD || !has_come || link == NIL);
 #endif
@@ -160,7 +174,14 @@ seen_it:
     link = 0; since = 0; stop = 0; is_last = 0; seen = nothing;
     looks++
   };
+#ifdef KEPT
+  if
+  :: looks == 2 -> leave(READER)
+  :: else
+  fi;
+#else
   leave(READER);
+#endif
   if
   :: looks < 2 -> goto look
   :: else
@@ -206,15 +227,15 @@ inline release_both() {
 
 inline clear_bit(key) { head[BUCKET(key)].summary = head[BUCKET(key)].summary & ~BIT(key) }
 
-inline take() { in_flight[UNDER_OLD] = found; stage = old_key }
+inline take() { d_step { in_flight_key[UNDER_OLD] = from; in_flight[UNDER_OLD] = found }; stage = old_key }
 
 /* Under both locks: the entry leaves the chain of its old key. Lookups still find it, in flight. */
 inline take_and_unlink() {
-  search(OLD);
+  search(from);
 #ifndef TAKE_AFTER_UNLINK
   take();
 #endif
-  lead_to(OLD, after_it);
+  lead_to(from, after_it);
 #ifdef TAKE_AFTER_UNLINK
   take();
 #endif
@@ -222,8 +243,8 @@ inline take_and_unlink() {
 
 /* The moment at which the rename takes effect. */
 inline turn(link) {
-  in_flight[UNDER_NEW] = link;
-  d_step { stage = new_key; next_moment(); moment[now].under[OLD] = NIL; moment[now].under[NEW] = link }
+  d_step { in_flight_key[UNDER_NEW] = to; in_flight[UNDER_NEW] = link };
+  d_step { stage = new_key; renames++; next_moment(); moment[now].under[from] = NIL; moment[now].under[to] = link }
 }
 
 inline insert(key, link) {
@@ -235,35 +256,37 @@ inline insert(key, link) {
 
 inline finish(link) {
 #ifndef UNANNOUNCED_TURN
-  set_bit(NEW);
+  set_bit(to);
 #endif
 #ifdef LINK_BEFORE_TURN
-  insert(NEW, link);
+  insert(to, link);
 #endif
   turn(link);
 #ifndef LINK_BEFORE_TURN
-  insert(NEW, link);
+  insert(to, link);
 #endif
 #ifndef KEEP_IN_FLIGHT
   stage = recheck;
 #endif
-  search(OLD);
+  search(from);
   if
-  :: found == NIL -> clear_bit(OLD)
+  :: found == NIL -> clear_bit(from)
   :: else
   fi;
   release_both()
 }
 
 proctype renamer() {
-  byte before_it, found, after_it, link;
+  byte before_it, found, after_it, link, from = OLD, to = NEW;
+
+rename:
   acquire_both();
-  search(NEW);
+  search(to);
   if
   :: found != NIL -> release_both(); goto out
   :: else
   fi;
-  search(OLD);
+  search(from);
   if
   :: found == NIL -> release_both(); goto out
   :: else
@@ -279,20 +302,20 @@ proctype renamer() {
 #endif
   acquire_both();
   link = in_flight[UNDER_OLD];
-  search(NEW);
+  search(to);
   if
   :: link == NIL -> release_both() /* removed meanwhile */
   :: link != NIL && found != NIL -> /* The new key was inserted meanwhile: put the link back. */
     release_both();
-    acquire(BUCKET(OLD));
+    acquire(BUCKET(from));
     link = in_flight[UNDER_OLD];
     if
-    :: link != NIL -> insert(OLD, link); stage = recheck
+    :: link != NIL -> insert(from, link); stage = recheck
     :: else
     fi;
-    release(BUCKET(OLD))
+    release(BUCKET(from))
   :: else ->
-    hash[link] = NEW;
+    hash[link] = to;
     finish(link)
   fi;
 #endif
@@ -305,7 +328,14 @@ proctype renamer() {
 #endif
 
 out:
+#ifdef TWICE
+  if
+  :: from == OLD -> atomic { from = NEW; to = OLD; link = 0; before_it = 0; found = 0; after_it = 0 }; goto rename
+  :: else
+  fi
+#else
   skip
+#endif
 }
 
 proctype updater(byte key) {
@@ -315,7 +345,7 @@ proctype updater(byte key) {
   acquire(BUCKET(key));
   search(key);
   if
-  :: found == NIL && key == OLD && stage == old_key -> found = in_flight[UNDER_OLD]; is_held = (found != NIL)
+  :: found == NIL && stage == old_key && key == in_flight_key[UNDER_OLD] -> found = in_flight[UNDER_OLD]; is_held = (found != NIL)
   :: else
   fi;
   if

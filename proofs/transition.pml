@@ -14,6 +14,7 @@
  *   -DUPDATERS=2  one updater for each of two keys, not one updater for either of them
  *   -DSAME_KEY    with two updaters: both update the same key, either of the two
  *   -DLOOKS=n     the reader looks up a key n times; 0 for no reader
+ *   -DITERATE     an iteration, instead of the reader
  *
  * A place is a hash, and has one key. Residents are never removed. An updater inserts its key if it
  * is absent, and removes or replaces it if it is there. Each update has a node of its own: no node
@@ -21,6 +22,7 @@
  *
  * Checked:
  *   - Lookups find residents (T1).
+ *   - An iteration sees residents once, and no key twice (T7).
  *   - Some order of a key's updates explains what lookups of the key return (T3).
  *   - No thread waits for ever, and an updater starts again only if the resizer has gone on (T4).
  *   - No thread accesses a node or an array that was freed (T8).
@@ -48,6 +50,8 @@
  *   UNCHECKED_FOLLOWER   no check, with the base head locked, that the head still follows it
  *   UNCHECKED_OWNER      no check that the base head does not follow another one itself
  *   IGNORE_MOVED         no check that the group was not cut
+ *   SEE_AGAIN            an iteration does not skip links that it has visited
+ *   RUN_ON               an iteration goes on at the end of a bucket, along the chain
  */
 #ifndef START
 #define START 0
@@ -236,6 +240,54 @@ look:
   :: d_step { looks < LOOKS -> leave(READER) }; goto look
   :: d_step { looks == LOOKS -> leave(READER) }
   fi
+}
+
+#ifdef SEE_AGAIN
+#define WAS_VISITED(place) 0
+#else
+#define WAS_VISITED(place) ((place) < from)
+#endif
+#ifdef RUN_ON
+#define IS_IN_BUCKET(place) 1
+#else
+#define IS_IN_BUCKET(place) ((place) < end)
+#endif
+
+/* Visits all links, bucket by bucket, in the order of the places. Each bucket is that of the array
+ * which is published then, so it may begin with links that were visited. (Iter::next) */
+proctype iterator() {
+  byte a, link, end, from = 0;
+  byte seen; /* a bit for each place */
+
+  enter(READER);
+  do
+  :: from < PLACES ->
+    a = published;
+    d_step {
+      assert(!array[a].freed);
+      link = HEAD(a, from).first;
+      end = (BUCKET(a, from) + 1) << (PLACE_BITS - array[a].bits);
+      a = 0
+    };
+    do
+    :: d_step { link != NIL && IS_IN_BUCKET(PLACE(link)) ->
+         assert(!freed[link]);
+         if
+         :: !WAS_VISITED(PLACE(link)) ->
+           assert(!(seen & 1 << PLACE(link)));
+           seen = seen | 1 << PLACE(link)
+         :: else
+         fi;
+         link = next[link]
+       }
+    :: d_step { !(link != NIL && IS_IN_BUCKET(PLACE(link))) ->
+         assert(link == NIL || !freed[link]); from = end; link = 0; end = 0 };
+       break
+    od
+  :: else -> break
+  od;
+  assert(seen & 1 << RESIDENT_1 && seen & 1 << RESIDENT_2);
+  d_step { from = 0; seen = 0; leave(READER) }
 }
 
 /* Makes the head of array `a` right for the updater's link. (Place::updated) */
@@ -861,7 +913,9 @@ init {
     run updater(UPDATER_2, updated);
 #endif
 #endif
-#if LOOKS
+#ifdef ITERATE
+    run iterator()
+#elif LOOKS
     if
     :: run reader(RESIDENT_1)
     :: run reader(RESIDENT_2)

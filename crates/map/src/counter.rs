@@ -86,18 +86,29 @@ impl Counter {
     #[inline(always)]
     fn add_to_stripe(&self, stripes: &[Stripe], n: isize, guard: &Guard) -> bool {
         let (index, own) = (guard.thread_index(), self.own as usize);
-        let stripe = &stripes[if index < own { index } else { own + index % SHARED }];
-        // Relaxed, all: a count orders nothing. A thread's own stripe has one writer at a time, and
-        // the next owner sees what the previous one wrote (`Guard::thread_index`).
-        let count = if index < own {
-            let count = stripe.count.load(Relaxed) + n;
-            stripe.count.store(count, Relaxed);
-            count
-        } else {
-            stripe.count.fetch_add(n, Relaxed) + n
-        };
-        let is_due = count.abs_diff(stripe.looked.load(Relaxed)) >= self.interval.load(Relaxed) as usize;
+        if index >= own {
+            cold_path();
+            let stripe = &stripes[own + index % SHARED];
+            // Relaxed: a count orders nothing.
+            return self.is_due(stripe, stripe.count.fetch_add(n, Relaxed) + n, n);
+        }
+        let stripe = &stripes[index];
+        // Relaxed, both: as above. A thread's own stripe has one writer at a time, and the next
+        // owner sees what the previous one wrote (`Guard::thread_index`).
+        let count = stripe.count.load(Relaxed) + n;
+        stripe.count.store(count, Relaxed);
+        self.is_due(stripe, count, n)
+    }
+
+    /// Returns whether the count has changed so much, in the direction of `n`, that the caller has
+    /// to check the size of the table.
+    #[inline(always)]
+    fn is_due(&self, stripe: &Stripe, count: isize, n: isize) -> bool {
+        // Relaxed, all: a heuristic.
+        let change = count - stripe.looked.load(Relaxed);
+        let is_due = if n > 0 { change } else { -change } >= self.interval.load(Relaxed) as isize;
         if is_due {
+            cold_path();
             stripe.looked.store(count, Relaxed);
         }
         is_due
@@ -130,6 +141,12 @@ impl Counter {
         let interval = if self.is_one() { 1 << allowed.ilog2() } else { per_stripe };
         // Relaxed: a heuristic.
         self.interval.store(interval.clamp(1, 1024) as u32, Relaxed);
+    }
+
+    /// Makes each update check the table, until [`size_changed`](Self::size_changed) is called.
+    pub(crate) fn check_always(&self) {
+        // Relaxed: a heuristic.
+        self.interval.store(0, Relaxed);
     }
 
     #[inline(always)]

@@ -6,7 +6,9 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::PoisonError;
 
 use relativist_rcu::defer_raw;
+use relativist_rcu::prefetch::prefetch;
 
+use super::resize::MAX_SHRINK;
 use super::segment::{Link, Place, Segment};
 use super::word::{Tag, Word};
 use crate::memory;
@@ -16,7 +18,7 @@ use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Re
 /// The footer of an array, which comes after its segments in memory.
 ///
 /// Lookups need it only for buckets that have moved. All that other lookups need is the pointer to
-/// the segments, which has the number of bits of a bucket number in its lowest bits.
+/// the segments, whose lowest bits say by how much to shift a hash.
 struct Footer<K, V> {
     /// The next array, to which the entries are being moved or have been; tagged like
     /// [`AtomicArray`]. Null before that.
@@ -38,7 +40,8 @@ unsafe impl<K, V> Send for ChainOfMoved<K, V> {}
 /// An array that is alive during `'a`.
 pub(super) struct Array<'a, K, V> {
     segments: NonNull<Segment<K, V>>,
-    bits: u32,
+    /// The number of bits of a hash that do not choose the bucket: all but the highest.
+    shift: u32,
     alive: PhantomData<&'a Footer<K, V>>,
 }
 
@@ -51,7 +54,7 @@ impl<K, V> Clone for Array<'_, K, V> {
 impl<K, V> Copy for Array<'_, K, V> {}
 
 /// An [`Array`] that can be replaced while other threads read it: a pointer to its segments, tagged
-/// with the number of bits.
+/// with the shift.
 pub(super) struct AtomicArray<K, V>(AtomicPtr<Segment<K, V>>);
 
 impl<K, V> AtomicArray<K, V> {
@@ -98,7 +101,7 @@ impl<'a, K, V> Array<'a, K, V> {
         let failed = AllocError::new(bits, size_of::<Segment<K, V>>());
         let (layout, footer) = Self::layout(bits).ok_or(failed)?;
         let memory = memory::allocate_zeroed(layout).ok_or(failed)?;
-        let array = Self { segments: memory.cast(), bits, alive: PhantomData };
+        let array = Self { segments: memory.cast(), shift: u64::BITS - bits, alive: PhantomData };
         debug_assert_eq!(footer, array.len() * size_of::<Segment<K, V>>());
         // SAFETY: fresh memory of sufficient size and alignment. Segments of zeros are empty.
         unsafe {
@@ -124,9 +127,9 @@ impl<'a, K, V> Array<'a, K, V> {
         segments.extend(Layout::new::<Footer<K, V>>()).ok()
     }
 
-    /// Returns the pointer to the segments, tagged with the number of bits.
+    /// Returns the pointer to the segments, tagged with the shift.
     fn tagged(self) -> *mut Segment<K, V> {
-        self.segments.as_ptr().map_addr(|address| address | self.bits as usize)
+        self.segments.as_ptr().map_addr(|address| address | self.shift as usize)
     }
 
     /// # Safety
@@ -134,10 +137,10 @@ impl<'a, K, V> Array<'a, K, V> {
     /// The pointer came from [`tagged`](Self::tagged), and the array is alive during `'a`.
     #[inline(always)]
     unsafe fn of_tagged(tagged: NonNull<Segment<K, V>>) -> Self {
-        let bits = (tagged.addr().get() & Self::TAG) as u32;
-        // SAFETY: `bits` was added to the address of the segments.
-        let segments = unsafe { tagged.byte_sub(bits as usize) };
-        Self { segments, bits, alive: PhantomData }
+        let shift = tagged.addr().get() & Self::TAG;
+        // SAFETY: `shift` was added to the address of the segments.
+        let segments = unsafe { tagged.byte_sub(shift) };
+        Self { segments, shift: shift as u32, alive: PhantomData }
     }
 
     fn footer(&self) -> &'a Footer<K, V> {
@@ -147,28 +150,22 @@ impl<'a, K, V> Array<'a, K, V> {
 
     #[inline(always)]
     pub(super) fn bits(&self) -> u32 {
-        self.bits
+        u64::BITS - self.shift
     }
 
     pub(super) fn len(&self) -> usize {
-        1 << self.bits
+        1 << self.bits()
     }
 
     #[inline(always)]
     pub(super) fn bucket_of(&self, hash: Hash) -> usize {
-        hash.get().wrapping_shr(self.shift()) as usize
-    }
-
-    /// Returns the number of bits of a hash that do not choose the bucket: all but the highest.
-    #[inline(always)]
-    fn shift(&self) -> u32 {
-        64 - self.bits
+        hash.get().wrapping_shr(self.shift) as usize
     }
 
     /// Returns the first and the last hash of a bucket.
     pub(super) fn hashes_of(&self, bucket: usize) -> (u64, u64) {
-        let first = (bucket as u64) << self.shift();
-        (first, first | ((1 << self.shift()) - 1))
+        let first = (bucket as u64) << self.shift;
+        (first, first | ((1 << self.shift) - 1))
     }
 
     /// Returns the first segment of the bucket of this hash.
@@ -183,6 +180,15 @@ impl<'a, K, V> Array<'a, K, V> {
         assert!(bucket < self.len());
         // SAFETY: within the array.
         unsafe { self.segments.add(bucket).as_ref() }
+    }
+
+    /// Prefetches the second segment of a bucket, if the array has the bucket and the bucket the
+    /// segment.
+    #[inline(always)]
+    pub(super) fn prefetch_later(&self, bucket: usize) {
+        if bucket < self.len() {
+            prefetch(self.bucket_at(bucket).next().as_ptr());
+        }
     }
 
     /// Returns the array to which the entries are being moved, or have been.
@@ -236,17 +242,27 @@ impl<'a, K, V> Array<'a, K, V> {
     /// thread updates the table, even if threads resize it meanwhile. Entries that have moved to a
     /// smaller array count in the first of the buckets that became one.
     pub(super) fn count_entries(&self, mut count: impl FnMut(usize)) {
-        let smaller = self.next().filter(|next| next.bits() < self.bits());
-        let group = smaller.map_or(1, |next| 1 << (self.bits() - next.bits()));
-        for start in (0..self.len()).step_by(group) {
-            // `merge` sets the flags in the order of the buckets. So if the last one has its flag,
-            // all have moved.
-            let has_moved = |_: &Self| self.bucket_at(start + group - 1).word().is_moved();
-            if let Some(next) = smaller.filter(has_moved) {
-                count(next.entries_of(start / group));
-                (1..group).for_each(|_| count(0));
-            } else {
-                (start..start + group).for_each(|bucket| count(self.entries_of(bucket)));
+        let mut counts = [0; 1 << MAX_SHRINK];
+        let counts = &mut counts[..self.len().min(1 << MAX_SHRINK)];
+        for start in (0..self.len()).step_by(counts.len()) {
+            for (entries, bucket) in counts.iter_mut().zip(start..) {
+                *entries = self.entries_of(bucket);
+            }
+            self.count_merged(start, counts);
+            counts.iter().for_each(|&entries| count(entries));
+        }
+    }
+
+    /// Corrects the numbers of entries of the buckets from `start` on, if some have become one.
+    fn count_merged(&self, start: usize, counts: &mut [usize]) {
+        let Some(next) = self.next().filter(|next| next.bits() < self.bits()) else { return };
+        let group = 1 << (self.bits() - next.bits());
+        for (counts, first) in counts.chunks_mut(group).zip((start..).step_by(group)) {
+            // `merge` sets the flags in the order of the buckets, after it has copied all entries.
+            // So without the first flag, all entries were counted in place.
+            if self.bucket_at(first).word().is_moved() {
+                counts.fill(0);
+                counts[0] = next.entries_of(first / group);
             }
         }
     }
@@ -303,7 +319,7 @@ impl<'a, K, V> Array<'a, K, V> {
     ///
     /// No thread uses the array any more.
     pub(super) unsafe fn free(self) {
-        let (layout, footer) = Self::layout(self.bits).expect("the array was allocated with this layout");
+        let (layout, footer) = Self::layout(self.bits()).expect("the array was allocated with this layout");
         // SAFETY: guaranteed by the caller; each chain is in the list once.
         unsafe {
             let footer = self.segments.byte_add(footer).cast::<Footer<K, V>>().read();

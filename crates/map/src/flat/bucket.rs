@@ -39,7 +39,7 @@ pub(super) struct LockedBucket<'t, K, V, S> {
     guard: &'t Guard,
     first: &'t Segment<K, V>,
     /// The word of the first segment, as it will be when the bucket is unlocked.
-    word: Word,
+    pub(super) word: Word,
 }
 
 impl<K, V, S> Table<K, V, S> {
@@ -59,6 +59,26 @@ impl<K, V, S> Table<K, V, S> {
             }
             array = array.next().expect("a bucket moves to the next array");
         }
+    }
+
+    /// Locks the bucket of a first segment, if its word still is `word`, which is not locked.
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
+    #[inline(always)]
+    pub(super) fn lock_unchanged<'t>(
+        &'t self,
+        first: &'t Segment<K, V>,
+        word: Word,
+        guard: &'t Guard,
+    ) -> Option<LockedBucket<'t, K, V, S>> {
+        reentrancy::enter(self);
+        if first.try_lock(word) {
+            return Some(LockedBucket { table: self, guard, first, word });
+        }
+        reentrancy::leave(self);
+        None
     }
 
     /// Locks the bucket of a hash. Also returns the last hash of the bucket.
@@ -143,7 +163,7 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
     #[inline(always)]
     pub(super) fn find(&self, tag: Tag, is_match: impl FnMut(&K) -> bool) -> Option<Place<'t, K, V>> {
         // SAFETY: under the lock; `self.word` is what this thread has found or made of the word.
-        unsafe { self.first.find(self.word, tag, is_match, |place| place) }
+        unsafe { self.first.find(self.word, tag, is_match) }
     }
 
     /// Inserts an entry whose key is not in the bucket. Returns `None` if there is no memory.
@@ -194,9 +214,8 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
 
     /// Removes all entries, and passes each to `removed`, to which they now belong.
     pub(super) fn remove_all(&mut self, mut removed: impl FnMut(Place<'t, K, V>)) {
-        let begun = self.begun();
         let slots = self.word.live();
-        self.word = slots.fold(self.word, |word, slot| word.with_vacated(slot, begun));
+        self.word = self.word.with_all_vacated(self.begun());
         // Lookups that load the word from here on find nothing in this segment. Removing the link
         // hides the later ones.
         self.first.set_word(self.word.locked());

@@ -162,9 +162,9 @@ where
                     return Some(entry.pair());
                 }
                 // Another thread has changed or moved the entry. If it has replaced or removed the
-                // entry, the slot is vacated. If the slot is live, the entry has moved, and may
-                // have been replaced since.
-                if place.is_live() {
+                // entry, the slot is vacated. Otherwise the entry has moved, and may have been
+                // replaced before or since.
+                if place.segment.word().is_moved() || place.is_live() {
                     found = self.map.table.find_place(hash, |key| *key == entry.key, self.guard);
                 }
             }

@@ -42,13 +42,12 @@ struct FoundEntry<'p, K, V> {
 impl<K, V> FoundEntry<'_, K, V> {
     /// Returns whether a lookup would find the entry now. Wait-free: one load.
     ///
-    /// If the bucket has not moved and the slot is live, the entry is in the map: other threads can
-    /// have vacated the slot since it was found, but not used it again, because the guard under
-    /// which it was found is still alive.
+    /// If the slot is live, the entry is in the map: other threads can have vacated the slot since
+    /// it was found, but not used it again, because the guard under which it was found is still
+    /// alive. If the bucket has moved, the slot is not live.
     #[inline]
     fn is_still_valid(&self) -> bool {
-        let word = self.place.segment.word();
-        !word.is_moved() && word.live().any(|slot| slot == self.place.slot)
+        self.place.is_live()
     }
 }
 

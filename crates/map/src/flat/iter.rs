@@ -9,7 +9,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use relativist_rcu::Guard;
+use relativist_rcu::hint::cold_path;
 
+use super::array::Array;
 use super::map::FlatMap;
 use super::segment::{Entry, Place, Segment};
 use super::table::Table;
@@ -17,22 +19,25 @@ use super::word::{Slots, Word};
 use crate::raw;
 use crate::sync::yield_now;
 
+/// Iterations prefetch the later segments of buckets this number ahead: enough for the memory to
+/// arrive in time. The processor itself prefetches first segments, which follow each other.
+pub(super) const PREFETCHED: usize = 8;
+
 /// An iterator over the entries of a flat map; see [`FlatMap::iter`](super::FlatMap::iter).
 pub struct Iter<'g, K, V, S> {
     table: &'g Table<K, V, S>,
     guard: &'g Guard,
+    /// The present array when the iterator last looked.
+    array: Array<'g, K, V>,
     /// The first hash of the next bucket; `None` after the last.
     next: Option<u64>,
     /// The last hash of the iteration.
     last: u64,
-    bucket: Option<BucketIter<'g, K, V>>,
-}
-
-/// The rest of a bucket.
-struct BucketIter<'g, K, V> {
-    first: &'g Segment<K, V>,
-    first_word: Word,
-    segment: &'g Segment<K, V>,
+    /// The first segment of the present bucket, and its word.
+    first: (&'g Segment<K, V>, Word),
+    /// A segment of the present bucket, its word, and its slots that are left. `None` after the
+    /// last segment.
+    segment: Option<&'g Segment<K, V>>,
     word: Word,
     slots: Slots,
     /// The first and the last hash of the entries to return, if the bucket has others, too. Those
@@ -43,14 +48,17 @@ struct BucketIter<'g, K, V> {
 
 impl<'g, K, V, S> Iter<'g, K, V, S> {
     pub(crate) fn new(table: &'g Table<K, V, S>, from: u64, guard: &'g Guard) -> Self {
-        Self { table, guard, next: Some(from), last: u64::MAX, bucket: None }
+        let array = table.array(guard);
+        let (word, slots) = (Word::EMPTY, Word::EMPTY.live());
+        let first = (array.bucket_at(0), word);
+        Self { table, guard, array, next: Some(from), last: u64::MAX, first, segment: None, word, slots, only: None }
     }
 
     /// Iterates over the entries whose mixed hashes are in a range.
     #[cfg(feature = "rayon")]
     pub(super) fn part(table: &'g Table<K, V, S>, range: RangeInclusive<u64>, guard: &'g Guard) -> Self {
         let (first, last) = range.into_inner();
-        Self { table, guard, next: Some(first), last, bucket: None }
+        Self { last, ..Self::new(table, first, guard) }
     }
 
     /// Returns the hash with which to continue after the present bucket.
@@ -63,19 +71,26 @@ impl<'g, K, V, S> Iter<'g, K, V, S> {
     fn enter_next_bucket(&mut self) -> bool {
         let Some(from) = self.next.filter(|&from| from <= self.last) else { return false };
         let hash = raw::Hash::from_mixed(from);
-        let mut array = self.table.array(self.guard);
-        let (first, word) = loop {
-            let first = array.bucket(hash);
-            let word = first.word();
+        let mut array = self.array;
+        let (bucket, word) = loop {
+            let bucket = array.bucket_of(hash);
+            let word = array.bucket_at(bucket).word();
             if !word.is_moved() {
-                break (first, word);
+                break (bucket, word);
             }
+            cold_path();
+            self.array = self.table.array(self.guard);
             array = array.next().expect("a bucket moves to the next array");
         };
-        let (lowest, highest) = array.hashes_of(array.bucket_of(hash));
+        array.prefetch_later(bucket + PREFETCHED);
+        let (lowest, highest) = array.hashes_of(bucket);
         self.next = highest.checked_add(1);
-        let only = (lowest < from || highest > self.last).then_some((from, self.last));
-        self.bucket = Some(BucketIter { first, first_word: word, segment: first, word, slots: word.live(), only });
+        self.only = (lowest < from || highest > self.last).then_some((from, self.last));
+        let first = array.bucket_at(bucket);
+        self.first = (first, word);
+        self.segment = Some(first);
+        self.word = word;
+        self.slots = word.live();
         true
     }
 }
@@ -84,11 +99,8 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iter<'g, K, V, S> {
     #[inline]
     pub(super) fn next_place(&mut self) -> Option<Place<'g, K, V>> {
         loop {
-            if let Some(bucket) = &mut self.bucket {
-                if let Some(place) = bucket.next(self.table) {
-                    return Some(place);
-                }
-                self.bucket = None;
+            if let Some(place) = self.next_place_in_bucket() {
+                return Some(place);
             }
             if !self.enter_next_bucket() {
                 return None;
@@ -99,44 +111,44 @@ impl<'g, K: Hash + Eq, V, S: BuildHasher> Iter<'g, K, V, S> {
     /// Returns the next entry of the present bucket. Returns `None` after the last one, and if the
     /// iterator is in no bucket.
     pub(super) fn next_in_bucket(&mut self) -> Option<&'g Entry<K, V>> {
-        let place = self.bucket.as_mut()?.next(self.table);
-        if place.is_none() {
-            self.bucket = None;
-        }
         // SAFETY: the slot was live in this section.
-        place.map(|place| unsafe { place.entry() })
+        self.next_place_in_bucket().map(|place| unsafe { place.entry() })
     }
-}
 
-impl<'g, K: Hash + Eq, V> BucketIter<'g, K, V> {
-    #[inline]
-    fn next<S: BuildHasher>(&mut self, table: &Table<K, V, S>) -> Option<Place<'g, K, V>> {
-        loop {
+    #[inline(always)]
+    fn next_place_in_bucket(&mut self) -> Option<Place<'g, K, V>> {
+        while let Some(segment) = self.segment {
             while let Some(slot) = self.slots.next() {
-                let place = Place { segment: self.segment, slot };
-                // SAFETY: the word was loaded under the guard, and showed the slot as live.
-                let entry = unsafe { place.entry() };
-                let is_in = |(from, last)| (from..=last).contains(&table.hash(&entry.key).get());
-                if self.is_new(slot, entry) && self.only.is_none_or(is_in) {
+                let place = Place { segment, slot };
+                if (ptr::eq(segment, self.first.0) || self.is_new(place)) && self.is_in_range(place) {
                     return Some(place);
                 }
             }
             // SAFETY: the link is loaded under the guard.
-            self.segment = unsafe { self.segment.next().segment() }?;
-            self.word = self.segment.word();
+            self.segment = unsafe { segment.next().segment() };
+            self.word = self.segment.map_or(Word::EMPTY, Segment::word);
             self.slots = self.word.live();
         }
+        None
     }
 
-    /// Returns whether the word of the first segment had no entry with this key. If it had one, the
-    /// iterator has returned that one already: an update may have moved it to a later segment
-    /// since.
-    #[inline]
-    fn is_new(&self, slot: usize, entry: &Entry<K, V>) -> bool {
-        // SAFETY: the word was loaded under the guard, and showed the slot as live.
-        let key = |slot| unsafe { &Place { segment: self.first, slot }.entry().key };
-        ptr::eq(self.segment, self.first)
-            || !self.first_word.matches(self.word.tag(slot)).any(|slot| *key(slot) == entry.key)
+    /// Returns whether the word of the first segment had no entry with the key of this later place.
+    /// If it had one, the iterator has returned that one already: an update may have moved it to a
+    /// later segment since.
+    fn is_new(&self, place: Place<'g, K, V>) -> bool {
+        let (first, word) = self.first;
+        // SAFETY: both words were loaded under the guard, and showed the slots as live.
+        let key = |place: Place<'g, K, V>| unsafe { &place.entry().key };
+        !word.matches(self.word.tag(place.slot)).any(|slot| *key(Place { segment: first, slot }) == *key(place))
+    }
+
+    #[inline(always)]
+    fn is_in_range(&self, place: Place<'g, K, V>) -> bool {
+        self.only.is_none_or(|(from, last)| {
+            // SAFETY: the word was loaded under the guard, and showed the slot as live.
+            let key = unsafe { &place.entry().key };
+            (from..=last).contains(&self.table.hash(key).get())
+        })
     }
 }
 

@@ -102,7 +102,7 @@ pub struct FlatMap<K, V, S = RandomState> {
 
 implement_map! {
     FlatMap, batch: BATCH, changed: "changed or moved",
-    lookups: [#[inline(always)]], updates: [#[inline]], iterators: [K, V, S],
+    lookups: [#[inline(always)]], updates: [#[inline(always)]], iterators: [K, V, S],
     iterate: [K: Hash + Eq, S: BuildHasher],
     remove_all: [K: Hash + Eq + Relocatable, V: Relocatable, S: BuildHasher + Send + Sync + 'static],
     update: [K: Hash + Eq + Relocatable, V: Relocatable, S: BuildHasher + Send + Sync + 'static],

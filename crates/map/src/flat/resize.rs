@@ -2,10 +2,11 @@
 //! updates continue.
 //!
 //! No thread waits for readers in order to grow the table. A thread begins a resize by linking an
-//! empty array to the present one. From then on each update moves a few buckets, and so does the
-//! worker. The thread that moves the last buckets publishes the new array. So growth keeps up with
-//! the threads that insert entries. To move a bucket, a thread locks it, copies its entries, and
-//! sets the flag *moved* in its word. Lookups that find the flag go on in the next array.
+//! empty array to the present one. From then on each insertion and each removal moves a few
+//! buckets, and so does the worker. The thread that moves the last buckets publishes the new array.
+//! So growth keeps up with the threads that insert entries. To move a bucket, a thread locks it,
+//! copies its entries, and sets the flag *moved* in its word. Lookups that find the flag go on in
+//! the next array.
 //!
 //! Several growths may follow each other while a reader stays in its section. Each lookup of that
 //! reader begins at the present array. It goes on to a later array at most once, and once more for
@@ -23,6 +24,7 @@ use relativist_rcu::{Guard, clock, read, wait_for_readers, without_reclaiming};
 use super::array::{Array, for_each_live};
 use super::bucket::{lock, unlock};
 use super::chain::append_to_bucket;
+use super::iter::PREFETCHED;
 use super::relocate::Relocatable;
 use super::segment::{Link, Segment};
 use super::table::Table;
@@ -35,7 +37,7 @@ use crate::worker;
 
 /// The maximum number of bits by which a resize shrinks a table. It is small, because a thread
 /// locks all buckets that become one at the same time.
-const MAX_SHRINK: u32 = 3;
+pub(super) const MAX_SHRINK: u32 = 3;
 
 /// Whether a resize is in progress after [`Table::begin`].
 enum Begun {
@@ -86,7 +88,9 @@ impl<K, V, S> Table<K, V, S> {
         if wanted < present && !self.has_settled() {
             return Ok(Begun::MustWait);
         }
-        array.begin_move(Array::allocate(wanted.max(present.saturating_sub(MAX_SHRINK)))?);
+        let next = Array::allocate(wanted.max(present.saturating_sub(MAX_SHRINK)))?;
+        self.count.check_always();
+        array.begin_move(next);
         Ok(Begun::Yes)
     }
 
@@ -116,7 +120,6 @@ impl<K, V, S> Table<K, V, S> {
 
 impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     /// Moves a few buckets if a resize is in progress.
-    #[inline(always)]
     pub(super) fn help_to_move(&self, guard: &Guard) {
         let array = self.array(guard);
         if let Some(next) = array.next() {
@@ -162,6 +165,7 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
             contain(|| hash = self.hash(key).get());
             raw::Hash::from_mixed(hash)
         };
+        array.prefetch_later(bucket + PREFETCHED);
         let first = array.bucket_at(bucket);
         let word = lock(first).expect("moved by the thread that has claimed it, once");
         for_each_live(first, word, |place, tag| {
@@ -177,7 +181,7 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
             done.unwrap_or_else(|| Segment::<K, V>::abort());
         });
         chains.extend(first.later());
-        unlock(first, word.moved());
+        leave_behind(first);
     }
 
     /// Moves several buckets to one of a smaller array. Adds their later segments to `chains`.
@@ -188,18 +192,17 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
     fn merge(&self, array: Array<'_, K, V>, to: usize, next: Array<'_, K, V>, chains: &mut Vec<Link<K, V>>) {
         let lost_bits = array.bits() - next.bits();
         assert!(lost_bits <= MAX_SHRINK);
-        let mut words = [Word::EMPTY; 1 << MAX_SHRINK];
         let parts = || (to << lost_bits..(to + 1) << lost_bits).map(|bucket| array.bucket_at(bucket));
-        for (first, locked) in parts().zip(&mut words) {
-            *locked = lock(first).expect("moved by the thread that has claimed it, once");
-            for_each_live(first, *locked, |place, tag| {
+        for first in parts() {
+            let word = lock(first).expect("moved by the thread that has claimed it, once");
+            for_each_live(first, word, |place, tag| {
                 // SAFETY: no other thread has access before a flag is set, and the entry is live.
                 let done = unsafe { append_to_bucket(next.bucket_at(to), tag, place.bits()) };
                 done.unwrap_or_else(|| Segment::<K, V>::abort());
             });
             chains.extend(first.later());
         }
-        parts().zip(words).for_each(|(first, word)| unlock(first, word.moved()));
+        parts().for_each(leave_behind);
     }
 
     /// Finishes a resize in progress: moves the buckets that no thread has claimed, and waits until
@@ -259,21 +262,33 @@ where
     #[inline(always)]
     pub(super) fn count_inserted(self: &Arc<Self>, guard: &Guard) {
         if self.count.add(1, guard) {
-            self.grow_if_needed(guard);
+            self.check_size(1, guard);
         }
     }
 
     #[inline(always)]
     pub(super) fn count_removed(self: &Arc<Self>, removed: usize, guard: &Guard) {
         if self.count.add(-(removed as isize), guard) {
+            self.check_size(-1, guard);
+        }
+    }
+
+    /// Moves a few buckets if a resize is in progress. Otherwise begins a resize if one is needed.
+    /// `change` is positive if the number of entries has grown.
+    #[cold]
+    fn check_size(self: &Arc<Self>, change: i32, guard: &Guard) {
+        let array = self.array(guard);
+        if let Some(next) = array.next() {
+            self.move_some(array, next, guard);
+        } else if change > 0 {
+            self.grow_if_needed(guard);
+        } else {
             self.shrink_if_needed(guard);
         }
     }
 
-    #[cold]
     fn grow_if_needed(self: &Arc<Self>, guard: &Guard) {
-        let array = self.array(guard);
-        if self.policy.resizing != Resizing::Automatic || array.next().is_some() {
+        if self.policy.resizing != Resizing::Automatic {
             return;
         }
         let Some(_resizer) = self.try_lock_resizer() else { return };
@@ -284,8 +299,7 @@ where
         }
     }
 
-    #[cold]
-    fn shrink_if_needed(self: &Arc<Self>, guard: &Guard) {
+    pub(super) fn shrink_if_needed(self: &Arc<Self>, guard: &Guard) {
         let bits = self.array(guard).bits();
         if self.policy.resizing == Resizing::Automatic && self.wanted(bits).is_some_and(|wanted| wanted < bits) {
             self.ask_worker();
@@ -340,6 +354,14 @@ where
             }
         }
     }
+}
+
+/// Unlocks a bucket that has moved.
+fn leave_behind<K, V>(first: &Segment<K, V>) {
+    // A lookup that finds no entry in the first segment looks at the link next. If the word shows
+    // that the bucket has moved, the link sends the lookup to the next array.
+    first.set_next(first.next().with_full_filter());
+    unlock(first, Word::MOVED_AWAY);
 }
 
 /// Returns the number of bits of the smallest array that has at least this number of buckets.

@@ -2,6 +2,7 @@
 //! array.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::iter::successors;
 use std::mem::MaybeUninit;
 use std::panic::RefUnwindSafe;
 use std::ptr::{NonNull, null_mut};
@@ -77,8 +78,10 @@ impl<'g, K, V> Place<'g, K, V> {
         unsafe { self.bits().assume_init_ref() }
     }
 
-    /// Returns whether no thread has vacated the slot. A slot stays live when its bucket moves, and
-    /// when its segment is replaced by a copy.
+    /// Returns whether the slot is live. A slot of a first segment is not after its bucket has
+    /// moved. A slot of a later segment stays live then, and when its segment is replaced by a
+    /// copy.
+    #[inline]
     pub(super) fn is_live(self) -> bool {
         self.segment.word().live().any(|slot| slot == self.slot)
     }
@@ -139,7 +142,12 @@ impl<K, V> Link<K, V> {
     /// Returns whether an entry with this tag may be in later segments.
     #[inline(always)]
     pub(super) fn may_lead_to(self, tag: Tag) -> bool {
-        self.filter() & tag.filter_bit() != 0
+        self.0.addr() >> (Self::FILTER_SHIFT | tag.filter_index()) & 1 != 0
+    }
+
+    /// Returns the link with a filter that makes each lookup follow it.
+    pub(super) fn with_full_filter(self) -> Self {
+        self.with_filter(usize::MAX >> Self::FILTER_SHIFT)
     }
 
     fn filter(self) -> usize {
@@ -155,13 +163,23 @@ impl<K, V> Link<K, V> {
         Self(self.0.map_addr(|link| link & ((1 << Self::FILTER_SHIFT) - 1)))
     }
 
+    /// Returns a link with an empty filter.
+    fn to(segment: NonNull<Segment<K, V>>) -> Self {
+        Self(segment.as_ptr())
+    }
+
     /// Returns the same filter with another segment.
     pub(super) fn with_segment(self, segment: NonNull<Segment<K, V>>) -> Self {
-        Self(segment.as_ptr()).with_filter(self.filter())
+        Self::to(segment).with_filter(self.filter())
     }
 
     pub(super) fn pointer(self) -> Option<NonNull<Segment<K, V>>> {
-        NonNull::new(self.without_filter().0)
+        NonNull::new(self.as_ptr())
+    }
+
+    #[inline(always)]
+    pub(super) fn as_ptr(self) -> *mut Segment<K, V> {
+        self.without_filter().0
     }
 
     /// Returns the segment to which the link leads.
@@ -240,14 +258,14 @@ impl<K, V> Segment<K, V> {
     /// # Safety
     ///
     /// They came from [`allocate`](Self::allocate), and no later reader can find them.
-    pub(super) unsafe fn retire_chain(mut link: Link<K, V>) {
-        while let Some(segment) = link.pointer() {
-            // SAFETY: guaranteed by the caller. The link of a segment that has left the table does
-            // not change.
-            unsafe {
-                link = segment.as_ref().next();
-                defer_raw(segment.cast(), size_of::<Self>(), |segment| Self::free(segment.cast()));
-            }
+    pub(super) unsafe fn retire_chain(link: Link<K, V>) {
+        let Some(first) = link.pointer() else { return };
+        // SAFETY: guaranteed by the caller. The links of segments that have left the table do not
+        // change.
+        unsafe {
+            let segments = successors(link.segment(), |segment| segment.next().segment());
+            let bytes = segments.count() * size_of::<Self>();
+            defer_raw(first.cast(), bytes, |first| Self::free_chain(Link::to(first.cast())));
         }
     }
 
@@ -295,12 +313,23 @@ impl<K, V> Segment<K, V> {
     /// live again before the section ends.
     #[inline(always)]
     pub(super) fn try_remove(&self, word: Word, slot: usize, guard: &Guard) -> bool {
+        self.try_vacate(word, |begun| word.with_vacated(slot, begun), guard)
+    }
+
+    /// Vacates all live slots of this first segment like [`try_remove`](Self::try_remove).
+    #[inline(always)]
+    pub(super) fn try_remove_all(&self, word: Word, guard: &Guard) -> bool {
+        self.try_vacate(word, |begun| word.with_all_vacated(begun), guard)
+    }
+
+    #[inline(always)]
+    fn try_vacate(&self, word: Word, vacated: impl FnOnce(u64) -> Word, guard: &Guard) -> bool {
         if word.is_locked() {
             return false;
         }
         // Loaded after the word, so the new stamp is not older than the one that it replaces: slots
         // that were vacated before must not look older than they are.
-        let removed = word.with_vacated(slot, clock::begun(guard));
+        let removed = vacated(clock::begun(guard));
         // AcqRel: Release pairs with the Acquire in `word`: it keeps publishing the entries of the
         // other slots, as in `try_lock`. On failure the caller locks the bucket, hence Relaxed. The
         // fence makes the exchange a full barrier, like the one that unlocks a bucket (T3).
@@ -331,49 +360,20 @@ impl<K, V> Segment<K, V> {
     }
 
     /// Finds an entry with this tag for whose key `is_match` returns true, in the slots that `word`
-    /// shows as live, and in later segments. Returns the result of `found` for its place.
+    /// shows as live, and in later segments.
     ///
     /// # Safety
     ///
     /// The word was loaded from this segment in a read section that lasts for `'g`, or under the
     /// lock.
-    #[inline(always)]
-    pub(super) unsafe fn find<'g, R>(
-        &'g self,
-        word: Word,
-        tag: Tag,
-        mut is_match: impl FnMut(&K) -> bool,
-        found: impl FnOnce(Place<'g, K, V>) -> R,
-    ) -> Option<R> {
-        if let Some(slot) = word.first_match(tag) {
-            let place = Place { segment: self, slot };
-            // SAFETY: guaranteed by the caller: the slot is live.
-            if is_match(&unsafe { place.entry() }.key) {
-                return Some(found(place));
-            }
-        } else if !self.next().may_lead_to(tag) {
-            return None;
-        }
-        // SAFETY: guaranteed by the caller.
-        unsafe { self.find_further(word, tag, is_match) }.map(found)
-    }
-
-    /// Continues [`find`](Self::find) after the first slot whose tag matches, whose key has already
-    /// been compared. Not inlined, so that most lookups take few instructions: then the processor
-    /// overlaps the cache misses of more lookups.
-    ///
-    /// # Safety
-    ///
-    /// As for [`find`](Self::find).
-    #[inline(never)]
-    unsafe fn find_further<'g>(
+    pub(super) unsafe fn find<'g>(
         &'g self,
         word: Word,
         tag: Tag,
         mut is_match: impl FnMut(&K) -> bool,
     ) -> Option<Place<'g, K, V>> {
         // SAFETY: guaranteed by the caller.
-        if let Some(place) = word.matches(tag).skip(1).find_map(|slot| unsafe { self.place_of(slot, &mut is_match) }) {
+        if let Some(place) = word.matches(tag).find_map(|slot| unsafe { self.place_of(slot, &mut is_match) }) {
             return Some(place);
         }
         let mut link = self.next();

@@ -7,13 +7,14 @@ use std::mem::{ManuallyDrop, MaybeUninit, forget, needs_drop};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use relativist_rcu::hint::cold_path;
 use relativist_rcu::{Guard, active_barrier, clock, defer_raw, read};
 
 use super::array::{Array, AtomicArray};
+use super::bucket::unlock;
+use super::iter::PREFETCHED;
 use super::relocate::Relocatable;
 use super::segment::{Entry, EntryBits, Place, Segment};
-use super::word::{Tag, Word};
+use super::word::Tag;
 use crate::counter::Counter;
 use crate::policy::Policy;
 use crate::raw::{self, AllocError};
@@ -113,30 +114,35 @@ impl<K, V, S> Table<K, V, S> {
     pub(crate) fn find<'g>(
         &'g self,
         hash: raw::Hash,
-        is_match: impl FnMut(&K) -> bool,
+        mut is_match: impl FnMut(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
-        let (first, word) = self.bucket(hash, guard);
-        // SAFETY: the word was loaded under the guard, and shows the slot as live.
-        unsafe { first.find(word, Tag::of(hash), is_match, |place| place.entry()) }
+        let tag = Tag::of(hash);
+        let first = self.array(guard).bucket(hash);
+        // If the bucket has moved, no slot is live, and the link may lead to each tag.
+        if let Some(slot) = first.word().first_match(tag) {
+            // SAFETY: the word was loaded under the guard, and shows the slot as live.
+            let entry = unsafe { Place { segment: first, slot }.entry() };
+            if is_match(&entry.key) {
+                return Some(entry);
+            }
+        } else if !first.next().may_lead_to(tag) {
+            return None;
+        }
+        // SAFETY: the slot was live in this section.
+        self.find_place(hash, is_match, guard).map(|place| unsafe { place.entry() })
     }
 
-    #[inline(always)]
+    /// Finds the place of an entry like [`find`](Self::find), in all segments, and also if the
+    /// bucket has moved. Not inlined, so that most lookups take few instructions: then the
+    /// processor overlaps the cache misses of more lookups.
+    #[inline(never)]
     pub(super) fn find_place<'g>(
         &'g self,
         hash: raw::Hash,
         is_match: impl FnMut(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<Place<'g, K, V>> {
-        let (first, word) = self.bucket(hash, guard);
-        // SAFETY: the word was loaded under the guard.
-        unsafe { first.find(word, Tag::of(hash), is_match, |place| place) }
-    }
-
-    /// Returns the first segment of the bucket of a hash, and its word. Searches the arrays from
-    /// the present one on, until it finds one from which the bucket has not moved.
-    #[inline(always)]
-    fn bucket<'g>(&'g self, hash: raw::Hash, guard: &'g Guard) -> (&'g Segment<K, V>, Word) {
         let mut array = self.array(guard);
         loop {
             let first = array.bucket(hash);
@@ -144,9 +150,9 @@ impl<K, V, S> Table<K, V, S> {
             // could move, and an update change it in the next array, in between.
             let word = first.word();
             if !word.is_moved() {
-                return (first, word);
+                // SAFETY: the word was loaded under the guard.
+                return unsafe { first.find(word, Tag::of(hash), is_match) };
             }
-            cold_path();
             array = array.next().expect("a bucket moves to the next array");
         }
     }
@@ -204,6 +210,41 @@ impl<K, V> Drop for Unplaced<K, V> {
 /// and the new one.
 pub(super) type PutNew<'g, K, V, New = Entry<K, V>> = Result<&'g Entry<K, V>, (&'g Entry<K, V>, New)>;
 
+/// The number of entries that [`Table::clear`] removes before it counts and retires them.
+const CLEARED_BATCH: usize = 256;
+
+/// Entries that are removed, and not yet counted and retired.
+struct Removed<'g, K, V> {
+    count: usize,
+    /// Those that need to be dropped.
+    to_drop: Vec<Place<'g, K, V>>,
+}
+
+impl<K, V> Default for Removed<'_, K, V> {
+    fn default() -> Self {
+        Self { count: 0, to_drop: Vec::new() }
+    }
+}
+
+impl<'g, K, V> Removed<'g, K, V> {
+    #[inline(always)]
+    fn add(&mut self, place: Place<'g, K, V>) {
+        self.count += 1;
+        if needs_drop::<Entry<K, V>>() {
+            self.to_drop.push(place);
+        }
+    }
+}
+
+/// The outcome of [`Table::remove_from_first`].
+enum Removal<'g, K, V> {
+    Done(Place<'g, K, V>),
+    /// The key is not in the table.
+    Absent,
+    /// The removal has to take the lock.
+    NotSimple,
+}
+
 impl<K, V, S> Table<K, V, S>
 where
     K: Hash + Eq + Relocatable,
@@ -212,7 +253,7 @@ where
 {
     /// Inserts an entry, and returns the one with the same key that it replaces. Returns the new
     /// entry as the error if there is no memory for another segment.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put<'g>(
         self: &'g Arc<Self>,
         hash: raw::Hash,
@@ -220,6 +261,86 @@ where
         guard: &'g Guard,
     ) -> Result<Option<&'g Entry<K, V>>, Entry<K, V>> {
         let entry = Unplaced::new(entry);
+        if self.insert_in_first(hash, &entry.0, guard).is_none() {
+            return self.put_slowly(hash, entry, guard);
+        }
+        forget(entry);
+        self.count_inserted(guard);
+        Ok(None)
+    }
+
+    /// Inserts an entry, if that is simple: the first segment of its bucket has a free slot, no
+    /// entry of the bucket has its tag, and no other thread holds the lock. No code of the caller
+    /// runs under the lock.
+    #[inline(always)]
+    fn insert_in_first<'g>(
+        &'g self,
+        hash: raw::Hash,
+        entry: &EntryBits<K, V>,
+        guard: &'g Guard,
+    ) -> Option<Place<'g, K, V>> {
+        reentrancy::assert_outside(self);
+        let tag = Tag::of(hash);
+        let first = self.array(guard).bucket(hash);
+        let word = first.word();
+        if word.is_locked_or_moved() || word.first_match(tag).is_some() {
+            return None;
+        }
+        let (with_free, slot) = word.with_free_slot()?;
+        if !first.try_lock(word) {
+            return None;
+        }
+        if first.next().may_lead_to(tag) {
+            unlock(first, word);
+            return None;
+        }
+        let place = Place { segment: first, slot };
+        // SAFETY: under the lock, and the slot is free.
+        unsafe { place.write(entry) };
+        unlock(first, with_free.with_tag(slot, tag));
+        Some(place)
+    }
+
+    /// Replaces the entry of the same key, if that is simple: it is in the first segment of its
+    /// bucket, which has a free slot, and no other thread holds the lock. Returns the old entry.
+    #[inline(always)]
+    fn replace_in_first<'g>(
+        &'g self,
+        hash: raw::Hash,
+        entry: &Unplaced<K, V>,
+        guard: &'g Guard,
+    ) -> Option<Place<'g, K, V>> {
+        let tag = Tag::of(hash);
+        let first = self.array(guard).bucket(hash);
+        let word = first.word();
+        if word.is_locked_or_moved() {
+            return None;
+        }
+        let old = Place { segment: first, slot: word.first_match(tag)? };
+        let (with_free, slot) = word.with_free_slot()?;
+        let mut bucket = self.lock_unchanged(first, word, guard)?;
+        // SAFETY: live under the lock.
+        if unsafe { old.entry() }.key != entry.get().key {
+            return None;
+        }
+        // SAFETY: under the lock, and the slot is free.
+        unsafe { Place { segment: first, slot }.write(&entry.0) };
+        bucket.word = with_free.with_tag(slot, tag).with_vacated(old.slot, clock::begun(guard));
+        Some(old)
+    }
+
+    #[inline(never)]
+    fn put_slowly<'g>(
+        self: &'g Arc<Self>,
+        hash: raw::Hash,
+        entry: Unplaced<K, V>,
+        guard: &'g Guard,
+    ) -> Result<Option<&'g Entry<K, V>>, Entry<K, V>> {
+        if let Some(old) = self.replace_in_first(hash, &entry, guard) {
+            forget(entry);
+            // SAFETY: this thread has just replaced it, under the guard.
+            return Ok(Some(unsafe { self.retire(old, guard) }));
+        }
         let tag = Tag::of(hash);
         self.help_to_move(guard);
         // Declared after `entry`: if `Eq` panics, the bucket is unlocked before the entry is
@@ -253,6 +374,12 @@ where
         guard: &'g Guard,
     ) -> PutNew<'g, K, V> {
         let entry = Unplaced::new(entry);
+        if let Some(place) = self.insert_in_first(hash, &entry.0, guard) {
+            forget(entry);
+            self.count_inserted(guard);
+            // SAFETY: this thread has made the slot live, in this section.
+            return Ok(unsafe { place.entry() });
+        }
         let tag = Tag::of(hash);
         self.help_to_move(guard);
         let mut bucket = self.lock(hash, guard); // declared after `entry`, as in `put`
@@ -301,27 +428,53 @@ where
         is_match: impl Fn(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<&'g Entry<K, V>> {
-        let tag = Tag::of(hash);
-        // The lookup without the lock ends removals of absent keys. The others then find in the
-        // cache what they read under the lock.
-        let (first, word) = self.bucket(hash, guard);
-        // SAFETY: the word was loaded under the guard.
-        let found = unsafe { first.find(word, tag, &is_match, |place| place) }?;
-        self.help_to_move(guard);
-        reentrancy::assert_outside(&**self);
-        let is_removed = ptr::eq(found.segment, first) && first.try_remove(word, found.slot, guard);
-        let removed = if is_removed { found } else { self.remove_locked(hash, is_match, guard)? };
+        let removed = match self.remove_from_first(hash, &is_match, guard) {
+            Removal::Done(place) => place,
+            Removal::Absent => return None,
+            Removal::NotSimple => self.remove_locked(hash, is_match, guard)?,
+        };
         self.count_removed(1, guard);
         // SAFETY: this thread has just removed it, under the guard.
         Some(unsafe { self.retire(removed, guard) })
     }
 
+    /// Removes a key, if that is simple: it is in the first segment of its bucket, and no other
+    /// thread holds the lock.
+    #[inline(always)]
+    fn remove_from_first<'g>(
+        &'g self,
+        hash: raw::Hash,
+        is_match: impl Fn(&K) -> bool,
+        guard: &'g Guard,
+    ) -> Removal<'g, K, V> {
+        let tag = Tag::of(hash);
+        let first = self.array(guard).bucket(hash);
+        let word = first.word();
+        if let Some(slot) = word.first_match(tag) {
+            let place = Place { segment: first, slot };
+            // SAFETY: the word was loaded under the guard, and shows the slot as live.
+            if is_match(&unsafe { place.entry() }.key) {
+                reentrancy::assert_outside(self);
+                if first.try_remove(word, slot, guard) {
+                    return Removal::Done(place);
+                }
+            }
+        } else if !first.next().may_lead_to(tag) {
+            return Removal::Absent;
+        }
+        Removal::NotSimple
+    }
+
+    #[inline(never)]
     fn remove_locked<'g>(
         &'g self,
         hash: raw::Hash,
         is_match: impl Fn(&K) -> bool,
         guard: &'g Guard,
     ) -> Option<Place<'g, K, V>> {
+        // This lookup ends removals of absent keys.
+        self.find_place(hash, &is_match, guard)?;
+        self.help_to_move(guard);
         let mut bucket = self.lock(hash, guard);
         let place = bucket.find(Tag::of(hash), is_match)?;
         bucket.remove(place);
@@ -344,28 +497,46 @@ where
 
     /// Removes all entries, one bucket at a time.
     pub(crate) fn clear(self: &Arc<Self>, guard: &Guard) {
-        let mut to_drop = Vec::new();
+        reentrancy::assert_outside(&**self);
+        let mut removed = Removed::default();
         let mut cursor = Some(0);
         while let Some(hash) = cursor {
-            let (mut bucket, last) = self.lock_with_range(raw::Hash::from_mixed(hash), guard);
-            let mut removed = 0;
-            bucket.remove_all(|place| {
-                removed += 1;
-                if needs_drop::<Entry<K, V>>() {
-                    to_drop.push(place);
-                }
-            });
-            drop(bucket);
-            if removed > 0 {
-                self.count_removed(removed, guard);
-            }
-            for place in to_drop.drain(..) {
-                // SAFETY: this thread has just removed it, under the guard.
-                unsafe { self.retire(place, guard) };
-            }
+            let last = self.clear_bucket(raw::Hash::from_mixed(hash), &mut removed, guard);
             cursor = last.checked_add(1);
+            if removed.count >= CLEARED_BATCH || cursor.is_none() {
+                // The table shrinks after the last bucket: until then, a resize would have to move
+                // what this is about to remove.
+                self.count.add(-(removed.count as isize), guard);
+                removed.count = 0;
+                for place in removed.to_drop.drain(..) {
+                    // SAFETY: this thread has just removed it, under the guard.
+                    unsafe { self.retire(place, guard) };
+                }
+            }
         }
         self.drive_grace_periods(guard);
+        self.shrink_if_needed(guard);
+    }
+
+    /// Removes the entries of the bucket of a hash. Returns the last hash of the bucket.
+    #[inline(always)]
+    fn clear_bucket<'g>(&'g self, hash: raw::Hash, removed: &mut Removed<'g, K, V>, guard: &'g Guard) -> u64 {
+        let array = self.array(guard);
+        let bucket = array.bucket_of(hash);
+        array.prefetch_later(bucket + PREFETCHED);
+        let first = array.bucket_at(bucket);
+        let word = first.word();
+        let slots = word.live();
+        // Without later segments, one exchange removes all entries. A bucket without entries needs
+        // none.
+        let is_simple = !word.is_locked_or_moved() && first.later().is_none();
+        if is_simple && (slots.is_empty() || first.try_remove_all(word, guard)) {
+            slots.for_each(|slot| removed.add(Place { segment: first, slot }));
+            return array.hashes_of(bucket).1;
+        }
+        let (mut bucket, last) = self.lock_with_range(hash, guard);
+        bucket.remove_all(|place| removed.add(place));
+        last
     }
 
     /// Drops an entry after a grace period, and returns it.

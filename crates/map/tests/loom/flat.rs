@@ -65,7 +65,7 @@ fn assert_follows(map: &Map, key: u64, values: &[Option<u64>], guard: &Guard) {
 /// One update, or several, of key 0 in a bucket with residents.
 struct Case {
     residents: &'static [u64],
-    prepare: fn(&Map, &Guard),
+    prepare: fn(&Map),
     update: fn(&Map, &Guard),
     /// The values of key 0, one after the other.
     values: &'static [Option<u64>],
@@ -74,7 +74,7 @@ struct Case {
 impl Case {
     fn map(&self) -> Arc<Map> {
         let map = map(self.residents);
-        (self.prepare)(&map, &read());
+        (self.prepare)(&map);
         map
     }
 
@@ -108,7 +108,7 @@ impl Case {
     }
 }
 
-fn nothing(_: &Map, _: &Guard) {}
+fn nothing(_: &Map) {}
 
 fn insert(value: u64, map: &Map, guard: &Guard) {
     map.insert(0, value, guard);
@@ -129,13 +129,13 @@ fn lookups_during_updates() {
         },
         Case {
             residents: &[1],
-            prepare: |map, guard| insert(1, map, guard),
+            prepare: |map| insert(1, map, &read()),
             update: |map, guard| assert_eq!(map.remove(&0, guard), Some(&1)),
             values: &[Some(1), None],
         },
         Case {
             residents: &[1],
-            prepare: |map, guard| insert(1, map, guard),
+            prepare: |map| insert(1, map, &read()),
             update: |map, guard| {
                 map.remove(&0, guard);
                 insert(2, map, guard);
@@ -153,7 +153,7 @@ fn lookups_in_later_segments() {
     static CASES: [Case; 5] = [
         Case {
             residents: &[1, 4, 5, 6],
-            prepare: |map, guard| insert(1, map, guard),
+            prepare: |map| insert(1, map, &read()),
             update: |map, guard| assert_eq!(map.remove(&0, guard), Some(&1)),
             values: &[Some(1), None],
         },
@@ -168,7 +168,7 @@ fn lookups_in_later_segments() {
         },
         Case {
             residents: &[1, 4],
-            prepare: |map, guard| insert(1, map, guard),
+            prepare: |map| insert(1, map, &read()),
             update: |map, guard| insert(2, map, guard),
             values: &[Some(1), Some(2)],
         },
@@ -180,7 +180,7 @@ fn lookups_in_later_segments() {
         },
         Case {
             residents: &[1, 4, 5],
-            prepare: |map, guard| insert(1, map, guard),
+            prepare: |map| insert(1, map, &read()),
             update: |map, guard| assert_eq!(map.remove(&0, guard), Some(&1)),
             values: &[Some(1), None],
         },
@@ -188,12 +188,33 @@ fn lookups_in_later_segments() {
     CASES.iter().for_each(|case| case.look(2));
 }
 
+/// T3: as above, while a later segment has an entry with the same tag as the one that is inserted
+/// into the first segment, and then moved. So lookups read the later segment from the beginning.
+#[test]
+fn lookups_of_entries_that_move_to_a_later_segment() {
+    static CASE: Case = Case {
+        residents: &[1, 4, 16],
+        prepare: |map| {
+            // This moves key 16 to a later segment.
+            assert_eq!(map.insert(16, 0, &read()), Some(&0));
+            // Its slot becomes free.
+            (0..clock::GRACE_PERIODS).for_each(|_| wait_for_readers());
+        },
+        update: |map, guard| {
+            insert(1, map, guard);
+            insert(2, map, guard);
+        },
+        values: &[None, Some(1), Some(2)],
+    };
+    CASE.look(unless_quick(2));
+}
+
 /// T3, T8: later segments are replaced by a copy when all their slots are live or vacated.
 #[test]
 fn lookups_while_later_segments_are_copied() {
     static CASE: Case = Case {
         residents: &[1, 4, 5, 6],
-        prepare: |map, guard| insert(1, map, guard),
+        prepare: |map| insert(1, map, &read()),
         update: |map, guard| {
             insert(2, map, guard);
             insert(3, map, guard);
@@ -229,7 +250,7 @@ fn resize(case: &'static Case, from: usize, to: usize, preemptions: usize) {
 /// In a table of two buckets, key 0 is in a later segment.
 static REPLACE: Case = Case {
     residents: &[1, 4, 5],
-    prepare: |map, guard| insert(1, map, guard),
+    prepare: |map| insert(1, map, &read()),
     update: |map, guard| insert(2, map, guard),
     values: &[Some(1), Some(2)],
 };

@@ -7,6 +7,7 @@ use std::thread;
 
 use relativist::Resizing;
 use relativist::flat::Relocatable;
+use relativist_rcu::{clock, wait_for_readers};
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED, UNMIXED};
@@ -32,6 +33,18 @@ fn update(map: &Map, random: &mut Random, tally: &'static Tally) {
         4 => pinned.retain(|&key, _| key < RESIDENTS || key % 7 != other % 7),
         _ => _ = pinned.remove(&other).map(|value| value.assert_of(other)),
     }
+}
+
+#[test]
+fn an_insertion_replaces_its_key_in_a_later_segment() {
+    let map: HashMap<u64, u64, Hashing> = manual(MIXED);
+    // In two buckets, so that the later keys are in later segments.
+    (0..12).for_each(|key| assert_eq!(map.pin().insert(key, 0), None));
+    (0..6).for_each(|key| assert_eq!(map.pin().remove(&key), Some(&0)));
+    // The slots of the first segments become free.
+    (0..clock::GRACE_PERIODS).for_each(|_| wait_for_readers());
+    (6..12).for_each(|key| assert_eq!(map.pin().insert(key, 1), Some(&0)));
+    assert_eq!(map.len(), 6);
 }
 
 /// Three threads update a map, while this thread looks keys up and another thread resizes the map.

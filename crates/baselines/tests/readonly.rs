@@ -7,12 +7,10 @@
 
 #![cfg(target_os = "linux")]
 
-use relativist_testing as _;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus};
+use std::process::ExitStatus;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -29,6 +27,7 @@ use relativist_baselines::sorted::Sorted;
 use relativist_baselines::split_ordered::SplitOrdered;
 use relativist_baselines::striped::Striped;
 use relativist_baselines::unzip::Unzip;
+use relativist_testing::own_program;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 
 const ARENA: usize = 16 << 20;
@@ -133,7 +132,7 @@ fn child() {
 }
 
 fn run(table: &str) -> ExitStatus {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = own_program();
     command.args(["--exact", "child", "--test-threads", "1"]).env("RELATIVIST_READONLY", table);
     command.output().unwrap().status
 }

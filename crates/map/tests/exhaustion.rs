@@ -5,8 +5,6 @@
 //! std's collections: they succeed, panic or abort, as their documentation says. A child process
 //! runs them.
 
-use relativist_testing as _;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -14,6 +12,7 @@ use std::thread;
 
 use relativist::{ExhaustedError, FlatMap, HashMap, Resizing};
 use relativist_rcu::defer;
+use relativist_testing::own_program;
 
 thread_local! {
     /// How many allocations the thread has left.
@@ -214,10 +213,10 @@ fn whatever_is_reported_has_changed_nothing() {
 
 #[cfg(unix)]
 mod child {
-    use std::env::{current_exe, var};
+    use std::env::var;
     use std::os::unix::process::ExitStatusExt;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::process::{Command, Stdio, exit};
+    use std::process::{Stdio, exit};
 
     use relativist::HashSet;
     use relativist_rcu::{Published, barrier, defer_drop, read};
@@ -282,7 +281,7 @@ mod child {
         }
         for (name, ..) in INFALLIBLE {
             let has_enough = |n: u64| {
-                let mut child = Command::new(current_exe().unwrap());
+                let mut child = own_program();
                 child
                     .args(["--exact", "child::nothing_worse_than_an_abort", "--nocapture"])
                     .env(CHILD, format!("{name}/{n}"));

@@ -3,15 +3,13 @@
 //! lose keys.
 #![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
 
-use relativist_testing as _;
-
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::thread;
 
 use relativist::{HashMap, Resizing};
 use relativist_rcu::{Barrier, active_barrier, wait_for_readers};
+use relativist_testing::own_program;
 
 const ROLE: &str = "RELATIVIST_REFUSED_BARRIER";
 
@@ -58,7 +56,7 @@ fn ends_by_abort() {
         return eprintln!("not run: this kernel or sandbox refuses membarrier");
     }
     for role in ["grow", "wait"] {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        let mut command = own_program();
         command.args(["--exact", "child", "--test-threads", "1", "--nocapture"]).env(ROLE, role);
         let output = command.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);

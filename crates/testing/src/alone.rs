@@ -10,6 +10,25 @@ use crate::watchdog;
 /// The environment variable that is set in the new process.
 const VARIABLE: &str = "RELATIVIST_TEST_ALONE";
 
+/// The environment variable that names the emulator, and its arguments, for programs of another
+/// architecture.
+const RUNNER: &str = "RELATIVIST_TEST_RUNNER";
+
+/// Returns a command that starts this program again.
+pub fn own_program() -> Command {
+    let program = env::current_exe().expect("a test knows its program");
+    let runner = env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    match words.next() {
+        None => Command::new(program),
+        Some(emulator) => {
+            let mut command = Command::new(emulator);
+            command.args(words).arg(program);
+            command
+        }
+    }
+}
+
 /// Runs `body` in a process of its own. Tests of process-wide state need this, because other tests
 /// would change that state.
 ///
@@ -25,8 +44,7 @@ pub fn alone<F: FnOnce()>(body: F) {
     if env::var_os(VARIABLE).is_some_and(|running| running == *test) {
         return body();
     }
-    let program = env::current_exe().expect("a test knows its program");
-    let mut command = Command::new(program);
+    let mut command = own_program();
     command.args(["--exact", &test, "--include-ignored", "--nocapture"]).env(VARIABLE, &test);
     // The new process gets half the time of this one. With the same limit, the watchdog could end
     // this process first, and leave the new one running.

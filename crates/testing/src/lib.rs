@@ -3,9 +3,12 @@
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.
+//!
+//! `RELATIVIST_TEST_RUNNER` names the emulator, if the programs are of another architecture: tests
+//! that start their own program need it.
 
 mod alone;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
 
-pub use alone::alone;
+pub use alone::{alone, own_program};

@@ -3,18 +3,19 @@
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::mpsc::channel;
 use std::thread::{self, park};
 use std::time::Duration;
 
+use relativist_testing::own_program;
 use relativist_testing::watchdog::watch;
 
 const VARIABLE: &str = "RELATIVIST_HANG";
 const SIGABRT: i32 = 6;
 
 fn run(test: &str, bound: &str) -> (Output, String) {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = own_program();
     command.args(["--exact", test, "--test-threads", "2"]).env(VARIABLE, test).env("RELATIVIST_TEST_SECONDS", bound);
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -17,14 +17,16 @@ done
 
 source ci/debian.sh
 source ci/debian-rust.sh
+alone as_root dpkg --add-architecture arm64
 debian_rust "$version" gcc libllvm19 libcurl4 libhttp-parser2.9 libpcre3 libsqlite3-0 libssh2-1 -- \
-  rustc-web "libstd-rust-web-$version" libstd-rust-web-dev cargo-web
+  rustc-web "libstd-rust-web-$version" libstd-rust-web-dev libstd-rust-web-dev:arm64 cargo-web
 cargo="$toolchain/usr/bin/cargo"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/msrv" CARGO_INCREMENTAL=0
 
-for features in "" --all-features; do
+# Some code is for one architecture, so another one is checked, too.
+for options in "" --all-features "--all-features --target aarch64-unknown-linux-gnu"; do
   # shellcheck disable=SC2086
-  "$cargo" check --locked "${crates[@]/#/--package=}" $features
+  "$cargo" check --locked "${crates[@]/#/--package=}" $options
 done
 # --ignore-rust-version: proptest promises only a newer compiler, but this one builds it, too.
 "$cargo" test --locked --ignore-rust-version --package relativist-rcu --package relativist-memcache

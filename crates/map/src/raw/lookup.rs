@@ -154,8 +154,29 @@ fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut L
     chosen
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
-    std::hint::select_unpredictable(a < b, then, otherwise)
+    let chosen;
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "cmp {a}, {b}",
+            "csel {chosen}, {then}, {otherwise}, lo",
+            a = in(reg) a.get(),
+            b = in(reg) b.get(),
+            then = in(reg) then,
+            otherwise = in(reg) otherwise,
+            chosen = lateout(reg) chosen,
+            options(pure, readonly, nostack)
+        );
+    }
+    chosen
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[inline(always)]
+fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
+    // `select_unpredictable` is newer than the oldest compiler for which this is written.
+    if a < b { then } else { otherwise }
 }

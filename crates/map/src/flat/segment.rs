@@ -2,10 +2,12 @@
 //! array.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::io::{Write, stderr};
 use std::iter::successors;
 use std::mem::MaybeUninit;
 use std::panic::RefUnwindSafe;
 use std::ptr::{NonNull, null_mut};
+use std::sync::Once;
 
 use relativist_rcu::{Guard, clock, defer_raw};
 
@@ -195,6 +197,16 @@ impl<K, V> Link<K, V> {
     }
 }
 
+/// Says once why a segment is refused, because callers can report only that there is no memory.
+#[cold]
+fn report_refused(address: *const ()) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // Not `eprintln!`, which panics if stderr is closed.
+        let _ = writeln!(stderr(), "relativist: a segment must lie below 2^48, but the allocator returned {address:p}");
+    });
+}
+
 impl<K, V> Segment<K, V> {
     /// Returns an empty segment: the same as zeroed memory, except under loom.
     pub(super) fn empty() -> Self {
@@ -209,6 +221,7 @@ impl<K, V> Segment<K, V> {
         let segment = NonNull::new(unsafe { alloc(Layout::new::<Self>()) })?.cast::<Self>();
         if segment.addr().get() >> Link::<K, V>::FILTER_SHIFT != 0 {
             // A link has no room for the address. This must not panic, because callers hold locks.
+            report_refused(segment.as_ptr().cast());
             // SAFETY: allocated above.
             unsafe { dealloc(segment.as_ptr().cast(), Layout::new::<Self>()) };
             return None;

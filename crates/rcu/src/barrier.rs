@@ -8,7 +8,15 @@
 //! thread of this process execute a full barrier before the call returns, and a thread that is not
 //! running executed one when it was switched out. So each reader has a full barrier *somewhere* in
 //! its program during the call, and for `light` it is enough that the compiler keeps the order.
-//! Elsewhere, or where a sandbox filters the call, both sides are real fences.
+//!
+//! On Windows on x86-64, `heavy` is `FlushProcessWriteBuffers`, which interrupts the same
+//! processors and empties their write buffers before it returns. There the write buffer is all that
+//! separates a compiler fence from a full one: a processor may execute a load before an earlier
+//! store, and reorders nothing else. The function's documentation promises nothing about loads, so
+//! it is not used on Arm, which reorders them.
+//!
+//! Elsewhere, or where a sandbox filters the call, both sides are real fences. (macOS has no such
+//! call.)
 
 use crate::domain::domain;
 use crate::hint::cold_path;
@@ -21,7 +29,8 @@ use crate::sync::compiler_fence;
 /// The barrier that orders readers and writers. It is chosen once per process, at first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Barrier {
-    /// Readers execute no fence; writers call `membarrier` (Linux 4.14 and later).
+    /// Readers execute no fence; writers call `membarrier` (Linux 4.14 and later), or
+    /// `FlushProcessWriteBuffers` (Windows on x86-64).
     Membarrier,
     /// Readers and writers execute a sequentially consistent fence each. Works everywhere.
     Fence,
@@ -34,7 +43,7 @@ pub enum BarrierError {
     /// RCU is already in use with this barrier. Set the barrier before any other call of this
     /// crate.
     InUse(Barrier),
-    /// The kernel does not offer `membarrier` to this process.
+    /// The kernel does not offer `membarrier`, or what replaces it, to this process.
     Unsupported,
 }
 
@@ -42,9 +51,9 @@ impl std::fmt::Display for BarrierError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::InUse(active) => write!(f, "RCU already runs with {active:?}: set the barrier before its first use"),
-            Self::Unsupported => {
-                f.write_str("this kernel or sandbox refuses membarrier(PRIVATE_EXPEDITED): use Barrier::Fence")
-            }
+            Self::Unsupported => f.write_str(
+                "this system or sandbox has no membarrier(PRIVATE_EXPEDITED) nor what replaces it: use Barrier::Fence",
+            ),
         }
     }
 }
@@ -170,7 +179,25 @@ mod membarrier {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), relativist_loom))]
+#[cfg(all(windows, target_arch = "x86_64", not(relativist_loom)))]
+mod membarrier {
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        // Needs no registration, and cannot fail.
+        #[link_name = "FlushProcessWriteBuffers"]
+        safe fn flush_process_write_buffers();
+    }
+
+    pub(super) fn register() -> bool {
+        true
+    }
+
+    pub(super) fn execute() {
+        flush_process_write_buffers();
+    }
+}
+
+#[cfg(any(not(any(target_os = "linux", all(windows, target_arch = "x86_64"))), relativist_loom))]
 mod membarrier {
     pub(super) fn register() -> bool {
         false

@@ -379,14 +379,39 @@ impl<K, V> Segment<K, V> {
     ///
     /// The word was loaded from this segment in a read section that lasts for `'g`, or under the
     /// lock.
+    #[inline(always)]
     pub(super) unsafe fn find<'g>(
         &'g self,
         word: Word,
         tag: Tag,
         mut is_match: impl FnMut(&K) -> bool,
     ) -> Option<Place<'g, K, V>> {
+        if let Some(slot) = word.first_match(tag) {
+            // SAFETY: guaranteed by the caller: the slot is live.
+            if let Some(place) = unsafe { self.place_of(slot, &mut is_match) } {
+                return Some(place);
+            }
+        } else if !self.next().may_lead_to(tag) {
+            return None;
+        }
         // SAFETY: guaranteed by the caller.
-        if let Some(place) = word.matches(tag).find_map(|slot| unsafe { self.place_of(slot, &mut is_match) }) {
+        unsafe { self.find_further(word, tag, is_match) }
+    }
+
+    /// Continues [`find`](Self::find) after the first slot whose tag matches.
+    ///
+    /// # Safety
+    ///
+    /// As for [`find`](Self::find).
+    #[inline(never)]
+    unsafe fn find_further<'g>(
+        &'g self,
+        word: Word,
+        tag: Tag,
+        mut is_match: impl FnMut(&K) -> bool,
+    ) -> Option<Place<'g, K, V>> {
+        // SAFETY: guaranteed by the caller.
+        if let Some(place) = word.matches(tag).skip(1).find_map(|slot| unsafe { self.place_of(slot, &mut is_match) }) {
             return Some(place);
         }
         let mut link = self.next();

@@ -122,6 +122,13 @@ impl Word {
         self.first_lane(0)
     }
 
+    /// Returns the first vacated slot.
+    #[inline(always)]
+    #[cfg(target_arch = "x86_64")]
+    fn first_vacated(self) -> Option<usize> {
+        self.first_lane(Self::VACATED)
+    }
+
     /// Returns the first slot whose lane has this value. Compares all lanes at once, in fewer
     /// instructions than with arithmetic.
     #[inline(always)]
@@ -143,6 +150,13 @@ impl Word {
     #[cfg(not(target_arch = "x86_64"))]
     pub(super) fn first_free(self) -> Option<usize> {
         self.free().next()
+    }
+
+    /// Returns the first vacated slot.
+    #[inline(always)]
+    #[cfg(not(target_arch = "x86_64"))]
+    fn first_vacated(self) -> Option<usize> {
+        self.vacated().next()
     }
 
     /// Returns the first live slot with this tag.
@@ -171,15 +185,22 @@ impl Word {
         Slots(!(self.0 | (self.0 & Self::LANES) << 15) & Self::HIGHEST)
     }
 
+    #[cfg(any(test, not(target_arch = "x86_64")))]
     fn vacated(self) -> Slots {
         Slots((self.0 & Self::LANES) << 15 & !self.0)
     }
 
     /// Makes vacated slots free, if no reader can have references to their entries any more.
     fn reclaimed(self) -> Self {
-        if self.vacated().is_empty() || !self.has_aged(clock::ended()) {
+        if self.first_vacated().is_none() || !self.has_aged(clock::ended()) {
             return self;
         }
+        self.without_vacated()
+    }
+
+    /// Makes all vacated slots free.
+    #[inline(always)]
+    fn without_vacated(self) -> Self {
         let live_lanes = (self.0 & Self::HIGHEST) >> 15;
         let other_bits = !(Self::LANES * Self::LANE);
         Self(self.0 & ((live_lanes * Self::LANE) | other_bits))
@@ -209,16 +230,11 @@ impl Word {
     /// is possible.
     #[inline(always)]
     pub(super) fn with_free_slot(self) -> Option<(Self, usize)> {
-        match self.first_free() {
-            Some(slot) => Some((self, slot)),
-            None => self.with_reclaimed_slot(),
+        if let Some(slot) = self.first_free() {
+            return Some((self, slot));
         }
-    }
-
-    #[inline(never)]
-    fn with_reclaimed_slot(self) -> Option<(Self, usize)> {
-        let word = self.reclaimed();
-        word.first_free().map(|slot| (word, slot))
+        let slot = self.first_vacated()?;
+        self.has_aged(clock::ended()).then(|| (self.without_vacated(), slot))
     }
 
     /// Makes a free slot live.

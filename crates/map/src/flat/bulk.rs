@@ -151,13 +151,16 @@ where
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let mut found = Some(self.entries.next_place()?);
+            let mut hash = None;
             while let Some(place) = found.take() {
                 // SAFETY: live in this section.
                 let entry = unsafe { place.entry() };
                 if !(self.extract)(&entry.key, &entry.value) {
                     break;
                 }
-                let hash = self.map.table.hash(&entry.key);
+                // Hashed once: if `Hash` returned something else each time, this could look for
+                // each of two entries with this key in the bucket of the other one, without end.
+                let hash = *hash.get_or_insert_with(|| self.map.table.hash(&entry.key));
                 if self.map.table.remove_exactly(hash, entry, self.guard) {
                     return Some(entry.pair());
                 }

@@ -10,7 +10,7 @@ use std::thread;
 use relativist::flat::Relocatable;
 use relativist::{Equivalent, read};
 
-use crate::hashing::{Hashing, IDENTITY};
+use crate::hashing::{Hashing, IDENTITY, UNMIXED};
 use crate::random::Random;
 use crate::tested::{self, HashMap, manual};
 use crate::tracked::{Tally, Tracked};
@@ -168,6 +168,35 @@ fn keys_that_lie_are_dropped_once() {
     TALLY.assert_live(2 * (len - len / 2) as u64);
     drop(entries);
     TALLY.assert_live(0);
+}
+
+/// A key whose hash is 0 and the largest number in turn.
+#[derive(PartialEq, Eq)]
+struct Alternating;
+
+// SAFETY: it has no bytes.
+unsafe impl Relocatable for Alternating {}
+
+thread_local! {
+    static NEXT_HASH: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Hash for Alternating {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(NEXT_HASH.replace(!NEXT_HASH.get()));
+    }
+}
+
+/// Each entry is looked for in the bucket of the other one.
+#[test]
+fn draining_ends_although_hashes_alternate() {
+    for next_hash in [0, u64::MAX] {
+        let map = manual(UNMIXED);
+        (0..2).for_each(|n| assert_eq!(map.pin().insert(Alternating, n), None));
+        NEXT_HASH.set(next_hash);
+        assert!(map.pin().drain().count() <= 2);
+        NEXT_HASH.set(0);
+    }
 }
 
 /// Nothing relies on their destructors, which do not run.

@@ -65,12 +65,10 @@ impl Counter {
         // Relaxed, all: a count orders nothing.
         let count = self.one.load(Relaxed);
         if self.one.compare_exchange(count, count + n, Relaxed, Relaxed).is_err() {
-            // Another thread updates at the same time, so from now on threads use stripes. The
-            // table is small, so each update of a stripe has to check (see `size_changed`).
+            // Another thread updates at the same time, so from now on threads use stripes.
             cold_path();
             self.one.fetch_add(n, Relaxed);
             self.make_stripes();
-            self.interval.store(1, Relaxed);
             return true;
         }
         (count ^ (count + n)).unsigned_abs() >= self.interval.load(Relaxed) as usize
@@ -143,7 +141,8 @@ impl Counter {
         self.interval.store(interval.clamp(1, 1024) as u32, Relaxed);
     }
 
-    /// Makes each update check the table, until [`size_changed`](Self::size_changed) is called.
+    /// Makes almost each update check the table, until [`size_changed`](Self::size_changed) is
+    /// called. (Not those that take the count of a stripe back to what it was at the last check.)
     pub(crate) fn check_always(&self) {
         // Relaxed: a heuristic.
         self.interval.store(0, Relaxed);
@@ -159,8 +158,9 @@ impl Counter {
         Some(unsafe { std::slice::from_raw_parts(stripes.as_ptr(), self.own as usize + SHARED) })
     }
 
-    /// Makes the stripes, unless they exist. If there is no memory, threads go on counting in one
-    /// place.
+    /// Makes the stripes, unless they exist. From then on each update of a stripe checks, as it has
+    /// to in a small table, until [`size_changed`](Self::size_changed) is called. If there is no
+    /// memory, threads go on counting in one place.
     #[cold]
     fn make_stripes(&self) {
         if !self.is_one() {
@@ -176,7 +176,11 @@ impl Counter {
         if self.stripes.compare_exchange(null_mut(), stripes, AcqRel, Relaxed).is_err() {
             // SAFETY: allocated above, and no other thread has it.
             unsafe { free(stripes) };
+            return;
         }
+        // Not if the stripes exist: the table may have grown since the caller found none. Relaxed:
+        // a heuristic.
+        self.interval.store(1, Relaxed);
     }
 }
 
@@ -275,6 +279,8 @@ mod tests {
     fn asks_for_a_look_when_the_count_has_moved() {
         let counter = Counter::new();
         counter.size_changed(16 * 16 * stripes());
+        // As a thread does that has found no stripes, and is delayed while the table grows.
+        counter.make_stripes();
         let asked = (0..1024).filter(|_| counter.add(1, &read())).count();
         assert_eq!(asked, 64);
         let asked = (0..1024).filter(|n| counter.add(if n % 2 == 0 { -1 } else { 1 }, &read())).count();

@@ -7,9 +7,9 @@ use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
 use super::map::FlatMap;
+use super::put::PutNew;
 use super::relocate::Relocatable;
 use super::segment::{Entry, Segment};
-use super::table::PutNew;
 use crate::raw;
 use crate::results::ExhaustedError;
 

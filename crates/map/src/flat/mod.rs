@@ -69,7 +69,9 @@ mod iter;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
+mod put;
 mod relocate;
+mod remove;
 mod resize;
 mod segment;
 mod set;

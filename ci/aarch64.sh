@@ -4,8 +4,8 @@
 #
 # The emulator executes Arm's instructions, but with the memory model of the machine that it runs on. So this finds
 # what is wrong with code for this architecture, its pointers, system calls and layouts. It does not find missing
-# memory orderings: ci/litmus.sh and ci/loom.sh do. `membarrier` is passed to the kernel of the machine, so both barriers
-# of RCU are tested.
+# memory orderings: ci/litmus.sh and ci/loom.sh do. `membarrier` is passed to the kernel of the machine, so both
+# barriers of RCU are tested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -33,9 +33,9 @@ debian_repository() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main' | sort -u | head -n1
 }
 
-# unpack_sid FOLDER PACKAGE...: unpacks packages of Debian sid into a new folder, for programs that the installed release does not
-# have, or not in a version that is new enough. They need sid's libraries, too, and that folder's dynamic loader. Nothing is
-# installed. apt-get verifies the packages.
+# unpack_sid FOLDER PACKAGE...: unpacks packages of Debian sid into a new folder, for programs that the
+# installed release does not have, or not in a version that is new enough. They need sid's libraries, too, and
+# that folder's dynamic loader. Nothing is installed. apt-get verifies the packages.
 unpack_sid() {
   local folder=$1 apt packages=("${@:2}") repository options file
   apt=$(mktemp -d)

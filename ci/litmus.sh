@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the litmus tests in proofs/litmus, and that each of them is named in the sources: see ci/litmus.py. Downloads herd7, which
-# Debian 12 does not have, from Debian sid.
+# Checks the litmus tests in proofs/litmus, and that each of them is named in the sources: see ci/litmus.py.
+# Downloads herd7, which Debian 12 does not have, from Debian sid.
 #
 #   ci/litmus.sh               runs all
 #   ci/litmus.sh --show TEST   prints a test and its twins, also as they are translated to AArch64

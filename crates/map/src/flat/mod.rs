@@ -32,7 +32,7 @@
 //! * A reference stays valid as long as the guard. But a later lookup of the same entry may return
 //!   a reference to another place: compare values, not addresses.
 //! * Growing never waits for readers, not even by hand. Shrinking by hand waits for readers.
-//! * Updates during a resize also move a few buckets.
+//! * Insertions and removals during a resize also move a few buckets.
 //! * Closures of [`FlatMap::update`] and similar operations run again if another thread has changed
 //!   the entry meanwhile, or has moved it by a resize or an update of the same bucket.
 //! * Iterating needs `Hash` and `Eq`, to recognize entries that are moved meanwhile.
@@ -51,9 +51,10 @@
 //! word, the removal locks the bucket, too. Readers may have references to a *vacated* slot. So the
 //! slot is free again only after two grace periods. A stamp in the word shows when it was vacated.
 //!
-//! To resize, threads copy the entries bucket by bucket to an array of another size, and set a flag
-//! in the word of each bucket that has moved. A lookup that finds the flag goes on in the next
-//! array.
+//! To resize, threads copy the entries bucket by bucket to an array of another size. The word of a
+//! bucket that has moved has a flag and no live slots, and its filter has all bits. So a lookup
+//! finds nothing in the first segment, is sent on by the filter, sees the flag, and goes on in the
+//! next array.
 //!
 //! `proofs/flat.pml` is a model of all this, except that its removals always lock. The model is
 //! also checked with single steps left out, and each time a check fails.

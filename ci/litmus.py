@@ -43,6 +43,8 @@ def main():
         PAGE.write_text(with_tables(paths))
         return 0
     problems = named_in_sources(paths)
+    weakenings, unnoticed = weakened_sources(paths)
+    problems += unnoticed
     if PAGE.read_text() != with_tables(paths):
         problems.append(f"{PAGE.relative_to(ROOT)} is out of date: run ci/litmus.sh --write")
     variants = [variant for path in paths for variant in variants_of(path)]
@@ -53,7 +55,7 @@ def main():
             problems += found
     for problem in problems:
         print(f"litmus: {problem}", file=sys.stderr)
-    print(f"litmus: {len(paths)} tests and {marks} twins under {', '.join(MODELS)}: {len(problems)} problems")
+    print(f"litmus: {len(paths)} tests and {marks} twins under {', '.join(MODELS)}, {weakenings} weaker orderings in the sources: {len(problems)} problems")
     return 1 if problems or not paths else 0
 
 
@@ -163,23 +165,104 @@ IN_RUST = {"thread_fence": "fence", "exchange": "swap", "compare_exchange_strong
 
 def named_in_sources(paths):
     """Checks that the comments of the sources and the tests fit. Each atomic access that orders others names a test (`litmus: NAME`). The test exists,
-    and has such an access with the same ordering. Each test is named."""
-    tests = {path.stem: accesses_of_test(path.read_text()) for path in paths}
-    named, problems = set(), []
-    for path, number, names, accesses in all_statements():
-        place = f"{path.relative_to(ROOT)}:{number}"
-        named |= names
+    and has such an access with the same ordering. One of its tests has a twin in which such an access is weaker, or the access says that its ordering
+    is stronger than needed. Each test is named."""
+    tests, named, problems = Tests(paths), set(), []
+    for path in sources():
+        for number, names, accesses in statements(path.read_text()):
+            named |= names
+            problems += [f"{path.relative_to(ROOT)}:{number}: {problem}" for problem in tests.problems(names, accesses)]
+    return problems + [f"no comment names the test {name}" for name in sorted(tests.accesses.keys() - named)]
+
+
+def weakened_sources(paths):
+    """Weakens each ordering in the sources. Returns how many variants there are, and the ones that `named_in_sources` does not notice."""
+    tests, count, unnoticed = Tests(paths), 0, []
+    for path in sources():
+        lines = without_tests(path.read_text()).splitlines()
+        for number, column, ordering in orderings_of_accesses(lines):
+            for weaker in WEAKER.get(ordering, ()):
+                line = lines[number]
+                changed = [*lines[:number], line[:column] + weaker + line[column + len(ordering) :], *lines[number + 1 :]]
+                found = (list(tests.problems(names, accesses)) for _, names, accesses in statements("\n".join(changed)))
+                count += 1
+                if not any(found):
+                    unnoticed.append(f"{path.relative_to(ROOT)}:{number + 1}: {weaker} instead of {ordering} is not noticed")
+    return count, unnoticed
+
+
+def orderings_of_accesses(lines):
+    """The line, the column and the name of each ordering, except for those of failed exchanges."""
+    is_import = False
+    for number, line in enumerate(lines):
+        is_import = is_import or bool(re.match(r"\s*(pub(\(crate\))? )?use ", line))
+        is_code = not is_import and "loom::" not in line and not line.lstrip().startswith("//") and NOT_NEEDED not in lines[number - 1]
+        is_import = is_import and ";" not in line
+        for match in ORDERING.finditer(line) if is_code else ():
+            before = (lines[number - 1] if number else "").strip() + line[: match.start()]
+            if not re.search(rf"{ORDERING.pattern},\s*$", before):
+                yield number, match.start(), match[1]
+
+
+def without_tests(text):
+    return re.split(r"^#\[cfg\((?:all\()?test\b", text, flags=re.M)[0]
+
+
+WEAKER = {"SeqCst": ("AcqRel", "Acquire", "Release", "Relaxed"), "AcqRel": ("Acquire", "Release", "Relaxed"), "Acquire": ("Relaxed",), "Release": ("Relaxed",)}
+
+
+class Tests:
+    def __init__(self, paths):
+        self.accesses = {path.stem: accesses_of_test(path.read_text()) for path in paths}
+        self.weaker = weaker_accesses(paths)
+
+    def problems(self, names, accesses):
+        """What is wrong with an access of the sources and the names of its tests."""
         if not names and orders(accesses):
-            problems.append(f"{place}: this access orders others, and names no litmus test")
-        problems += [f"{place}: there is no litmus test {name}" for name in names - tests.keys()]
-        problems += [f"{place}: {name} has no such access with this ordering" for name in names & tests.keys() if not actual(accesses) & tests[name]]
-    return problems + [f"no comment names the test {name}" for name in sorted(tests.keys() - named)]
+            yield "this access orders others, and names no litmus test"
+        for name in names - {NOT_NEEDED}:
+            if name not in self.accesses:
+                yield f"there is no litmus test {name}"
+            elif not actual(accesses) & self.accesses[name]:
+                yield f"{name} has no such access with this ordering"
+        if orders(accesses) and bool(too_weak(accesses, names, self.weaker)) == (NOT_NEEDED in names):
+            yield f"either a twin has a weaker access here, or the comment ends with `, {NOT_NEEDED}`"
+
+
+# Stands after the names of the tests of an access.
+NOT_NEEDED = "stronger than needed"
+
+
+def weaker_accesses(paths):
+    """For each test and each of its accesses: what replaces the ordering in a twin."""
+    weaker = {}
+    for path in paths:
+        for line in path.read_text().splitlines():
+            if match := MARK.search(line):
+                replacement = replacement_of(match["change"])
+                for access in accesses_of_test(line[: match.start()]):
+                    weaker.setdefault((path.stem, access), set()).add(replacement)
+    return weaker
+
+
+def replacement_of(change):
+    if change.startswith("=>"):
+        return "two accesses"
+    return in_rust(change.split(" -> ")[1]) if " -> " in change else "nothing"
+
+
+def too_weak(accesses, names, weaker):
+    """What does not suffice in place of an access, according to the twins of its tests."""
+    return set().union(*(weaker.get((name, access), ()) for name in names for access in actual(accesses)))
+
+
+def sources():
+    return [path for crate in ("rcu", "map") for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
 
 
 def all_statements():
-    for crate in ("rcu", "map"):
-        for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
-            yield from ((path, *statement) for statement in statements(path.read_text()))
+    for path in sources():
+        yield from ((path, *statement) for statement in statements(path.read_text()))
 
 
 def orders(accesses):
@@ -193,13 +276,17 @@ def actual(accesses):
 def accesses_of_test(text):
     """The accesses of a test that order others, as Rust calls them."""
     found = re.findall(r"atomic_(\w+?)(?:_explicit)?\(.*?memory_order_(\w+)", text)
-    accesses = {(IN_RUST.get(method, method), "".join(map(str.title, ordering.split("_"))).replace("AcqRelease", "AcqRel")) for method, ordering in found}
+    accesses = {(IN_RUST.get(method, method), in_rust(ordering)) for method, ordering in found}
     return {access for access in accesses if access[1] != "Relaxed"}
+
+
+def in_rust(ordering):
+    return "".join(map(str.title, ordering.split("_")))
 
 
 def statements(text):
     """The statements of a source with atomic accesses, or after a comment with names: line, names, accesses. Unit tests are left out."""
-    lines = re.split(r"^#\[cfg\((?:all\()?test\b", text, flags=re.M)[0].splitlines()
+    lines = without_tests(text).splitlines()
     names = set()
     for number, line in enumerate(lines):
         comment = re.match(r"\s*//(.*)", line)
@@ -226,9 +313,11 @@ def accesses_of(lines, number):
 
 def access_at(match, statement):
     method = match[1]
+    ordering = ORDERING.search(statement, match.end())
+    if method == "compiler_fence" and ordering[1] != "SeqCst":
+        return ("fence", "too weak")
     if method in FENCES_BY_CALL:
         return CALL
-    ordering = ORDERING.search(statement, match.end())
     if not ordering:
         return None
     # All read-modify-writes that compute something are the same to the models.
@@ -247,7 +336,7 @@ def with_tables(paths):
     accesses = "".join(f"| {cell} |\n" for cell in map(" | ".join, rows_of_accesses(folders)))
     claims = "".join(f"| {link(path.stem, folders)} | {claim(path)} |\n" for path in paths)
     page = PAGE.read_text()
-    page = replace_table(page, "## Accesses", "| access | ordering | litmus tests | mutations |\n|---|---|---|---|\n" + accesses)
+    page = replace_table(page, "## Accesses", "| access | ordering | not enough | litmus tests | mutations |\n|---|---|---|---|---|\n" + accesses)
     return replace_table(page, "## Tests", "| test | what it claims |\n|---|---|\n" + claims)
 
 
@@ -265,7 +354,7 @@ def claim(path):
 
 
 def rows_of_accesses(folders):
-    mutations = mutations_by_line()
+    mutations, weaker = mutations_by_line(), weaker_accesses(sorted(TESTS.glob("*/*.litmus")))
     for path, number, names, accesses in all_statements():
         lines = path.read_text().splitlines()
         function = next(match[1] for line in reversed(lines[:number]) if (match := re.search(r"\bfn (\w+)", line)))
@@ -273,7 +362,8 @@ def rows_of_accesses(folders):
         tests = ", ".join(link(name, folders) for name in sorted(names & folders.keys()))
         module = path.relative_to(ROOT / "crates").as_posix().replace("/src/", "/").removesuffix(".rs")
         found = mutations.get((path.relative_to(ROOT).as_posix(), lines[number - 1].strip()), ())
-        yield f"`{module}`: `{function}`", ", ".join(orderings), tests, ", ".join(f"`{name}`" for name in found)
+        insufficient = ", ".join(sorted(too_weak(accesses, names, weaker)))
+        yield f"`{module}`: `{function}`", ", ".join(orderings), insufficient, tests, ", ".join(f"`{name}`" for name in found)
 
 
 def mutations_by_line():

@@ -75,7 +75,8 @@ mod presence {
 
         /// Records that there is no worker any more, or that it could not be started.
         pub(super) fn leave(&self) {
-            // litmus: worker-leaves
+            // SeqCst: this seldom happens, so its cost does not matter.
+            // litmus: worker-leaves, stronger than needed
             self.0.store(false, SeqCst);
         }
     }

@@ -7,7 +7,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::ptr::null_mut;
+use std::env;
+use std::ptr::{null_mut, without_provenance_mut};
 use std::thread;
 
 use relativist::{ExhaustedError, FlatMap, HashMap, Resizing};
@@ -19,13 +20,19 @@ thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
     /// Whether an allocation was refused.
     static FAILED: Cell<bool> = const { Cell::new(false) };
+    /// Whether segments of flat maps get addresses for which their links have no room.
+    static FAR: Cell<bool> = const { Cell::new(false) };
 }
+
+/// The lowest such address. There is no memory.
+const FAR_ADDRESS: usize = 1 << 48;
 
 /// The system's allocator, which refuses memory to a thread that has used up its allocations
 /// ([`LEFT`]).
 struct Failing;
 
-// SAFETY: memory comes from the system's allocator, or the result is null.
+// SAFETY: memory comes from the system's allocator, or the result is null. What has a far address
+// is not accessed: that is tested.
 unsafe impl GlobalAlloc for Failing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let left = LEFT.get();
@@ -36,11 +43,18 @@ unsafe impl GlobalAlloc for Failing {
         if left != u64::MAX {
             LEFT.set(left - 1);
         }
+        // Only segments have this alignment.
+        if FAR.get() && layout.align() == 64 {
+            return without_provenance_mut(FAR_ADDRESS);
+        }
         // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        if memory.addr() == FAR_ADDRESS {
+            return;
+        }
         // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) };
     }
@@ -126,6 +140,30 @@ fn a_flat_map_gives_key_and_value_back() {
     drop(pinned);
     map.resize_to(64).unwrap();
     assert_eq!((map.len(), map.stats().entries), (100, 100));
+}
+
+/// A segment above 2^48 counts as no memory, and stderr has the reason.
+#[test]
+fn a_flat_map_refuses_far_memory() {
+    const CHILD: &str = "RELATIVIST_FAR";
+    if env::var_os(CHILD).is_none() {
+        let mut child = own_program();
+        child.args(["--exact", "a_flat_map_refuses_far_memory", "--nocapture"]).env(CHILD, "");
+        let output = child.output().unwrap();
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{messages}");
+        assert_eq!(messages.matches("a segment must lie below 2^48").count(), 1, "{messages}");
+        return;
+    }
+    let map: FlatMap<u64, u64> = FlatMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
+    let pinned = map.pin();
+    FAR.set(true);
+    let refused = (0..100).filter_map(|n| pinned.checked_insert(n, n).err()).count();
+    FAR.set(false);
+    assert_eq!(refused, 100 - pinned.len(), "each error stands for an entry");
+    assert!((3..=6).contains(&pinned.len()), "two buckets have room for {} entries", pinned.len());
+    (0..100).for_each(|n| assert!(pinned.checked_insert(n, n).is_ok()));
+    assert!((0..100).all(|n| pinned.get(&n) == Some(&n)));
 }
 
 /// T6: an insertion asks the background thread to resize a map that has become too small. The

@@ -325,6 +325,34 @@ mod tests {
         Word::EMPTY.with_first(std::ptr::without_provenance_mut(8)).with(summary)
     }
 
+    /// Returns a word that leads to this address.
+    fn word_of(address: usize) -> Word {
+        Word::EMPTY.with_first(std::ptr::without_provenance_mut(address))
+    }
+
+    #[test]
+    fn the_highest_address_has_room() {
+        assert_eq!(word_of((1 << 48) - 8).first().addr(), (1 << 48) - 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "lie below 2^48: 0x1000000000000")]
+    fn an_address_above_2_48_is_refused() {
+        word_of(1 << 48);
+    }
+
+    #[test]
+    #[should_panic(expected = "lie below 2^48")]
+    fn the_highest_bits_of_an_address_are_not_dropped() {
+        word_of(1 << 63 | 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "aligned to 8")]
+    fn an_address_that_is_not_aligned_is_refused() {
+        word_of(4);
+    }
+
     /// If a summary shows the sole part, then all links that the summary may stand for are in this
     /// part, and the summary of the part has their bits.
     #[test]

@@ -3,6 +3,7 @@
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
+use std::slice;
 use std::sync::PoisonError;
 
 use relativist_rcu::defer_raw;
@@ -168,6 +169,11 @@ impl<'a, K, V> Array<'a, K, V> {
         (first, first | ((1 << self.shift) - 1))
     }
 
+    /// Returns the number of buckets whose hashes are all up to `last`.
+    pub(super) fn buckets_to(&self, last: u64) -> usize {
+        last.checked_add(1).map_or(self.len(), |end| self.bucket_of(Hash::from_mixed(end)))
+    }
+
     /// Returns the first segment of the bucket of this hash.
     #[inline(always)]
     pub(super) fn bucket(&self, hash: Hash) -> &'a Segment<K, V> {
@@ -180,6 +186,13 @@ impl<'a, K, V> Array<'a, K, V> {
         assert!(bucket < self.len());
         // SAFETY: within the array.
         unsafe { self.segments.add(bucket).as_ref() }
+    }
+
+    /// Returns the first segments of `count` buckets.
+    pub(super) fn buckets(&self, start: usize, count: usize) -> &'a [Segment<K, V>] {
+        assert!(start < self.len() && count <= self.len() - start);
+        // SAFETY: within the array.
+        unsafe { slice::from_raw_parts(self.segments.add(start).as_ptr(), count) }
     }
 
     /// Prefetches the second segment of a bucket, if the array has the bucket and the bucket the

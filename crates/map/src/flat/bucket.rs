@@ -212,20 +212,21 @@ impl<'t, K, V, S> LockedBucket<'t, K, V, S> {
         }
     }
 
-    /// Removes all entries, and passes each to `removed`, to which they now belong.
-    pub(super) fn remove_all(&mut self, mut removed: impl FnMut(Place<'t, K, V>)) {
+    /// Removes all entries, and passes the segments with the slots that were live to `removed`, to
+    /// which the entries now belong.
+    pub(super) fn remove_all(&mut self, mut removed: impl FnMut(&'t Segment<K, V>, Slots)) {
         let slots = self.word.live();
         self.word = self.word.with_all_vacated(self.begun());
         // Lookups that load the word from here on find nothing in this segment. Removing the link
         // hides the later ones.
         self.first.set_word(self.word.locked());
-        slots.for_each(|slot| removed(Place { segment: self.first, slot }));
+        removed(self.first, slots);
         let later = self.first.next();
         self.first.set_next(Link::NONE);
         let mut link = later;
         // SAFETY: loaded under the lock. The segments are retired below.
         while let Some(segment) = unsafe { link.segment() } {
-            segment.word().live().for_each(|slot| removed(Place { segment, slot }));
+            removed(segment, segment.word().live());
             link = segment.next();
         }
         // SAFETY: they were allocated one by one, and lookups that begin now do not find them.

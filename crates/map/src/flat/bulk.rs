@@ -61,11 +61,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> FlatMap<K, V, S> {
         mut visit: impl FnMut(&'g K, &'g V),
     ) -> Option<u64> {
         let mut entries = Iter::new(&self.table, cursor, guard);
-        for (key, value) in entries.by_ref().take(n.max(1)) {
-            visit(key, value);
-        }
-        while let Some(entry) = entries.next_in_bucket() {
-            visit(&entry.key, &entry.value);
+        let mut visited = 0;
+        while visited < n.max(1) && entries.enter_batch(1) {
+            while let Some(place) = entries.next_in_batch() {
+                // SAFETY: the slot was live in this section.
+                let (key, value) = unsafe { place.entry() }.pair();
+                visit(key, value);
+                visited += 1;
+            }
         }
         entries.cursor()
     }

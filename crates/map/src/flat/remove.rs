@@ -10,9 +10,9 @@ use relativist_rcu::{Guard, clock, defer_raw, read};
 
 use super::iter::PREFETCHED;
 use super::relocate::Relocatable;
-use super::segment::{Entry, EntryBits, Place};
+use super::segment::{Entry, EntryBits, Place, Segment};
 use super::table::Table;
-use super::word::Tag;
+use super::word::{Slots, Tag};
 use crate::raw;
 use crate::reentrancy;
 use crate::sync::{Relaxed, local};
@@ -41,10 +41,10 @@ impl<K, V> Default for Removed<'_, K, V> {
 
 impl<'g, K, V> Removed<'g, K, V> {
     #[inline(always)]
-    fn add(&mut self, place: Place<'g, K, V>) {
-        self.count += 1;
+    fn add(&mut self, segment: &'g Segment<K, V>, slots: Slots) {
+        self.count += slots.len();
         if needs_drop::<Entry<K, V>>() {
-            self.to_drop.push(place);
+            self.to_drop.extend(slots.map(|slot| Place { segment, slot }));
         }
     }
 }
@@ -175,11 +175,11 @@ where
         // none.
         let is_simple = !word.is_locked_or_moved() && first.later().is_none();
         if is_simple && (slots.is_empty() || first.try_remove_all(word, guard)) {
-            slots.for_each(|slot| removed.add(Place { segment: first, slot }));
+            removed.add(first, slots);
             return array.hashes_of(bucket).1;
         }
         let (mut bucket, last) = self.lock_with_range(hash, guard);
-        bucket.remove_all(|place| removed.add(place));
+        bucket.remove_all(|segment, slots| removed.add(segment, slots));
         last
     }
 
@@ -225,9 +225,11 @@ impl<K, V, S> Table<K, V, S> {
     pub(super) fn take_bucket(&mut self, hash: u64, entries: &mut Vec<Entry<K, V>>) -> Option<u64> {
         let guard = read();
         let (mut bucket, last) = self.lock_with_range(raw::Hash::from_mixed(hash), &guard);
-        // SAFETY: the entry is removed, so no other code drops it. No references to it are left,
-        // because this thread has exclusive access to the table.
-        bucket.remove_all(|place| entries.push(unsafe { place.bits().assume_init_read() }));
+        bucket.remove_all(|segment, slots| {
+            // SAFETY: the entry is removed, so no other code drops it. No references to it are
+            // left, because this thread has exclusive access to the table.
+            entries.extend(slots.map(|slot| unsafe { Place { segment, slot }.bits().assume_init_read() }));
+        });
         self.count.add(-(entries.len() as isize), &guard);
         last.checked_add(1)
     }

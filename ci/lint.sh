@@ -9,10 +9,6 @@ trap 'rm "$layering"' EXIT
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
-# The packages to publish can be assembled. (--no-verify: they are not built once more.)
-cargo package --quiet --locked --no-verify --allow-dirty -p relativist-rcu -p relativist -p relativist-cache -p relativist-memcache -p relativistd
-
-python3 ci/dependencies.py
 ci/mutation.sh --check
 
 # none WHY PATTERN PATH...: fails when a source file below the paths has a line that matches, or when a path is gone.

@@ -89,5 +89,6 @@ mod tests {
         use_table::<crate::striped::Striped<Hasher>>(["stripe", "table_resizer"]);
         use_table::<crate::unzip::Unzip<Hasher>>(["table_bucket", "table_resizer"]);
         use_table::<crate::sorted::Sorted<Hasher>>(["map_bucket", "map_resizer"]);
+        use_table::<crate::flat::Flat<Hasher>>(["flat_bucket", "flat_bucket"]);
     }
 }

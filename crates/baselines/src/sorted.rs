@@ -11,71 +11,78 @@
 //! *A lookup costs* a read section, the loads for array and head, and one per entry with a hash
 //! that is not larger. Most misses end at the head.
 
-use crossbeam_utils::CachePadded;
-use relativist::{HashMap, Resizing};
+use relativist::HashMap;
 
-use crate::resizer::Resizer;
-use crate::{Costs, Resize, Table, TableHasher};
-
-/// The library's table, resized by hand.
-#[derive(Debug)]
-pub struct Sorted<H> {
-    map: HashMap<u64, u64, H>,
-    resizer: CachePadded<Resizer>,
-}
-
-impl<H: TableHasher> Table for Sorted<H> {
-    const NAME: &'static str = "relativist";
-
-    fn with_buckets(buckets: usize) -> Self {
-        let builder = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(H::default());
-        let map = builder.build().expect("no memory");
-        let bytes = bytes(map.buckets());
-        let table = Self { map, resizer: Resizer::with_bytes(bytes).into() };
-        table.resize_to(buckets);
-        table
-    }
-
-    #[inline(always)]
-    fn get(&self, key: u64) -> Option<u64> {
-        self.map.pin().get(&key).copied()
-    }
-
-    fn insert(&self, key: u64, value: u64) -> bool {
-        self.map.pin().try_insert(key, value).is_ok()
-    }
-
-    fn remove(&self, key: u64) -> Option<u64> {
-        self.map.pin().remove(&key).copied()
-    }
-}
-
-impl<H: TableHasher> Resize for Sorted<H> {
-    fn resize_to(&self, buckets: usize) {
-        let _resizing = self.resizer.lock();
-        let before = self.buckets();
-        if buckets != before {
-            self.resizer.add_bytes(bytes(buckets));
-            self.map.resize_to(buckets).expect("no memory");
-            // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking
-            // does not. (`stats` would report this, but it walks all chains.)
-            if buckets > before {
-                self.resizer.count_wait();
-            }
-            self.resizer.subtract_bytes(bytes(before));
+/// Defines a type that implements [`Table`](crate::Table) and [`Resize`](crate::Resize) with one of
+/// this project's maps, which is resized by hand. `$entry` is the size of an entry outside of its
+/// bucket, and `$waits(before, after)` the number of times that a resize waits for readers.
+macro_rules! resized_by_hand {
+    ($(#[doc = $doc:literal])* $table:ident, $map:ident, $name:literal, $bucket_bytes:expr, $entry:expr, $waits:expr) => {
+        $(#[doc = $doc])*
+        #[derive(Debug)]
+        pub struct $table<H: crate::TableHasher> {
+            map: $map<u64, u64, H>,
+            resizer: crossbeam_utils::CachePadded<crate::resizer::Resizer>,
         }
-    }
 
-    fn buckets(&self) -> usize {
-        self.map.buckets()
-    }
+        impl<H: crate::TableHasher> crate::Table for $table<H> {
+            const NAME: &'static str = $name;
 
-    fn costs(&self) -> Costs {
-        self.resizer.costs()
-    }
+            const ENTRY_BYTES: usize = $entry;
+
+            fn with_buckets(buckets: usize) -> Self {
+                let builder = $map::<u64, u64>::builder().resizing(relativist::Resizing::Manual);
+                let map = builder.hasher(H::default()).build().expect("no memory");
+                let bytes = map.buckets() * $bucket_bytes;
+                let table = Self { map, resizer: crate::resizer::Resizer::with_bytes(bytes).into() };
+                crate::Resize::resize_to(&table, buckets);
+                table
+            }
+
+            #[inline(always)]
+            fn get(&self, key: u64) -> Option<u64> {
+                self.map.pin().get(&key).copied()
+            }
+
+            fn insert(&self, key: u64, value: u64) -> bool {
+                self.map.pin().try_insert(key, value).is_ok()
+            }
+
+            fn remove(&self, key: u64) -> Option<u64> {
+                self.map.pin().remove(&key).copied()
+            }
+        }
+
+        impl<H: crate::TableHasher> crate::Resize for $table<H> {
+            fn resize_to(&self, buckets: usize) {
+                let _resizing = self.resizer.lock();
+                let before = self.map.buckets();
+                if buckets != before {
+                    self.resizer.add_bytes(buckets * $bucket_bytes);
+                    self.map.resize_to(buckets).expect("no memory");
+                    // The libraries' `stats` would report this, but it walks all buckets.
+                    for _ in 0..$waits(before, buckets) {
+                        self.resizer.count_wait();
+                    }
+                    self.resizer.subtract_bytes(before * $bucket_bytes);
+                }
+            }
+
+            fn buckets(&self) -> usize {
+                self.map.buckets()
+            }
+
+            fn costs(&self) -> crate::Costs {
+                self.resizer.costs()
+            }
+        }
+    };
 }
+pub(crate) use resized_by_hand;
 
-/// Returns the size of this number of heads, a word each.
-fn bytes(buckets: usize) -> usize {
-    buckets * size_of::<u64>()
+resized_by_hand! {
+    /// The library's table, resized by hand.
+    // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking does not.
+    Sorted, HashMap, "relativist", size_of::<u64>(), size_of::<crate::chain::Node>(),
+    |before: usize, after: usize| u8::from(after > before)
 }

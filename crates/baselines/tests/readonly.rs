@@ -20,6 +20,7 @@ use relativist_baselines::Table;
 use relativist_baselines::ddds::Ddds;
 use relativist_baselines::dual_chain::DualChain;
 use relativist_baselines::fixed::Fixed;
+use relativist_baselines::flat::Flat;
 use relativist_baselines::in_place::InPlace;
 use relativist_baselines::mutex::Mutexed;
 use relativist_baselines::rwlock::RwLocked;
@@ -120,6 +121,7 @@ fn child() {
             unsafe { table.memory().cast::<u8>().cast_mut().write_volatile(0) };
         }),
         Ok("sorted") => look_up::<Sorted<FixedState>>(),
+        Ok("flat") => look_up::<Flat<FixedState>>(),
         Ok("split-ordered") => look_up::<SplitOrdered<FixedState>>(),
         Ok("dual-chain") => look_up::<DualChain<FixedState>>(),
         Ok("ddds") => look_up::<Ddds<FixedState>>(),
@@ -139,7 +141,7 @@ fn run(table: &str) -> ExitStatus {
 
 #[test]
 fn lookups_under_rcu_write_nothing_that_is_shared() {
-    for table in ["unzip", "in-place", "sorted", "split-ordered", "dual-chain", "ddds", "fixed"] {
+    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed"] {
         let status = run(table);
         assert!(status.success(), "{table}: {status}");
     }

@@ -5,6 +5,7 @@ use foldhash::fast::FixedState;
 use relativist_baselines::ddds::Ddds;
 use relativist_baselines::dual_chain::DualChain;
 use relativist_baselines::fixed::Fixed;
+use relativist_baselines::flat::Flat;
 use relativist_baselines::sorted::Sorted;
 use relativist_baselines::split_ordered::SplitOrdered;
 use relativist_baselines::striped::Striped;
@@ -15,6 +16,7 @@ use relativist_baselines::xkernel::{Const, Map};
 auto_traits! {
     Unzip<FixedState> => + + + -,
     Sorted<FixedState> => + + + -,
+    Flat<FixedState> => + + + -,
     SplitOrdered<FixedState> => + + + -,
     DualChain<FixedState> => + + + -,
     Ddds<FixedState> => + + + -,

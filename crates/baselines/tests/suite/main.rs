@@ -65,6 +65,7 @@ resizable!(unzip, relativist_baselines::unzip::Unzip<FixedState>);
 #[cfg(target_os = "linux")]
 resizable!(in_place, relativist_baselines::in_place::InPlace<FixedState>);
 resizable!(sorted, relativist_baselines::sorted::Sorted<FixedState>);
+resizable!(flat, relativist_baselines::flat::Flat<FixedState>);
 resizable!(split_ordered, relativist_baselines::split_ordered::SplitOrdered<FixedState>);
 resizable!(dual_chain, relativist_baselines::dual_chain::DualChain<FixedState>);
 resizable!(ddds, relativist_baselines::ddds::Ddds<FixedState>);

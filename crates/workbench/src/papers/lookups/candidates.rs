@@ -5,6 +5,7 @@ use relativist_baselines::TableHasher;
 use relativist_baselines::ddds::Ddds;
 use relativist_baselines::dual_chain::DualChain;
 use relativist_baselines::fixed::Fixed;
+use relativist_baselines::flat::Flat;
 #[cfg(target_os = "linux")]
 use relativist_baselines::in_place::InPlace;
 use relativist_baselines::mutex::Mutexed;
@@ -25,6 +26,8 @@ use crate::tables::hashers::{Foldhash, Fx, Identity};
 pub enum Name {
     /// relativist: sorted chains (ATC 2011, section 4.3)
     Relativist,
+    /// relativist::FlatMap: entries in the buckets, three in each
+    Flat,
     /// RP: the algorithm of the paper, as printed (section 4)
     Unzip,
     /// RP, resized in place (section 4.2)
@@ -90,6 +93,7 @@ impl Name {
     fn make_with<H: TableHasher>(self, buckets: usize) -> Box<dyn Subject> {
         match self {
             Self::Relativist => Resizable::<Sorted<H>>::boxed(buckets),
+            Self::Flat => Resizable::<Flat<H>>::boxed(buckets),
             Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
             #[cfg(target_os = "linux")]
             Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),

@@ -33,6 +33,9 @@ pub struct Percentiles {
     pub p99: f64,
     /// The 99.9th percentile.
     pub p999: f64,
+    /// The 99.99th percentile.
+    #[serde(default)]
+    pub p9999: f64,
     pub longest: f64,
     /// The maximum after the time that the thread waited for a CPU is subtracted from each latency;
     /// `None` if the system does not report that time.
@@ -97,6 +100,7 @@ impl Latencies {
             p50: at(0.5),
             p99: at(0.99),
             p999: at(0.999),
+            p9999: at(0.9999),
             longest: longest(self.longest),
             longest_scheduled: self.longest_scheduled.map(longest),
         }
@@ -175,8 +179,8 @@ mod tests {
     fn percentiles_are_of_what_was_recorded() {
         let mut latencies = without_scheduler();
         (1..=1000).for_each(|micros| latencies.record(Duration::from_micros(micros)));
-        let Percentiles { p50, p99, p999, longest, longest_scheduled } = latencies.percentiles();
-        for (found, expected) in [(p50, 500e3), (p99, 990e3), (p999, 999e3)] {
+        let Percentiles { p50, p99, p999, p9999, longest, longest_scheduled } = latencies.percentiles();
+        for (found, expected) in [(p50, 500e3), (p99, 990e3), (p999, 999e3), (p9999, 1e6)] {
             assert!((found / expected - 1.0).abs() < 0.002, "{found} instead of {expected}");
         }
         assert_eq!((longest, longest_scheduled), (1e6, None));

@@ -14,7 +14,7 @@ use crate::harness::stats::Summary;
 use crate::harness::workers::Cpus;
 
 /// Version of the JSON layout; incremented when a field is removed or changes its meaning.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// The report of one run of a subcommand.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::harness::keys::scramble;
 pub enum Kind {
     /// From u64 to u64
     U64,
-    /// From strings of 16 to 31 bytes to four words
+    /// From strings of 8 to 40 bytes, on average 24, to u64
     Strings,
 }
 
@@ -26,7 +26,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::U64 => "u64 to u64",
-            Self::Strings => "strings to 4 words",
+            Self::Strings => "strings to u64",
         }
     }
 }
@@ -84,22 +84,27 @@ impl Key for u64 {
 /// The letters of a string key in a buffer of fixed size.
 #[derive(Debug)]
 pub struct Letters {
-    all: [u8; 31],
+    all: [u8; MAX_LETTERS],
     len: usize,
 }
 
-impl Borrow<[u8]> for Letters {
+const MIN_LETTERS: usize = 8;
+const MAX_LETTERS: usize = 40;
+
+impl Borrow<str> for Letters {
     #[inline(always)]
-    fn borrow(&self) -> &[u8] {
-        &self.all[..self.len]
+    fn borrow(&self) -> &str {
+        // SAFETY: `Letters` are made only by `String::probe`, and all bytes there are ASCII.
+        unsafe { std::str::from_utf8_unchecked(&self.all[..self.len]) }
     }
 }
 
-/// A string key has sixteen letters that encode the scrambled index, and up to fifteen more. They
-/// are computed in the measured loop, by about thirty instructions, because an array of keys would
-/// compete with the table for the caches.
-impl Key for Box<[u8]> {
-    type View = [u8];
+/// A string key has eight letters that encode the index, and up to 32 more that are the same in all
+/// keys. The length is the sum of two random numbers, so that lengths around 24 are the most
+/// frequent. Keys are computed in the measured loop, by about forty instructions, because an array
+/// of keys would compete with the table for the caches.
+impl Key for String {
+    type View = str;
     type Probe = Letters;
 
     #[inline]
@@ -108,28 +113,38 @@ impl Key for Box<[u8]> {
     }
 
     #[inline]
-    fn own(view: &[u8]) -> Self {
+    fn own(view: &str) -> Self {
         view.into()
     }
 
     #[inline(always)]
     fn probe(index: u64) -> Letters {
-        let number = scramble(index);
-        let mut all = *b"................relativisticrcu";
-        all[..8].copy_from_slice(&spell((number >> 32) as u32));
-        all[8..16].copy_from_slice(&spell(number as u32));
-        Letters { all, len: 16 + (number % 16) as usize }
+        let mut all = *b"........:relativistic:hash-map:benchmark";
+        all[..MIN_LETTERS].copy_from_slice(&spell(scramble_48(index)));
+        let random = scramble(index) as usize;
+        Letters { all, len: MIN_LETTERS + random % 17 + (random >> 32) % 17 }
     }
 }
 
-/// Returns a letter from a to p for each of the eight nibbles.
+/// Returns a number below 2^48 that is different for each index that occurs: entries have indices
+/// below 2^36, to which [`ABSENT`](crate::harness::keys::ABSENT) or a multiple of 2^40 for each
+/// thread is added.
 #[inline(always)]
-fn spell(number: u32) -> [u8; 8] {
-    let mut nibbles = u64::from(number);
-    nibbles = (nibbles | nibbles << 16) & 0x0000_ffff_0000_ffff;
-    nibbles = (nibbles | nibbles << 8) & 0x00ff_00ff_00ff_00ff;
-    nibbles = (nibbles | nibbles << 4) & 0x0f0f_0f0f_0f0f_0f0f;
-    (nibbles + u64::from_ne_bytes([b'a'; 8])).to_le_bytes()
+const fn scramble_48(index: u64) -> u64 {
+    const MASK: u64 = (1 << 48) - 1;
+    debug_assert!(index & 0xf << 36 == 0 && index < 1 << 52);
+    let number = index & ((1 << 36) - 1) | index >> 40 << 36;
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & MASK;
+    (mixed ^ (mixed >> 24)).wrapping_mul(0xff51_afd7_ed55_8ccd) & MASK
+}
+
+/// Returns one of 64 letters for each six of the lower 48 bits.
+#[inline(always)]
+fn spell(number: u64) -> [u8; MIN_LETTERS] {
+    let halves = (number & 0xff_ffff) | (number >> 24) << 32;
+    let quarters = (halves & 0x0000_0fff_0000_0fff) | (halves & 0x00ff_f000_00ff_f000) << 4;
+    let sixes = (quarters & 0x003f_003f_003f_003f) | (quarters & 0x0fc0_0fc0_0fc0_0fc0) << 2;
+    (sixes + u64::from_ne_bytes([b'0'; MIN_LETTERS])).to_le_bytes()
 }
 
 /// A value from which the index of its entry can be computed.
@@ -153,48 +168,42 @@ impl Value for u64 {
     }
 }
 
-/// Every word encodes the index, so that a torn read is detected.
-impl Value for [u64; 4] {
-    #[inline(always)]
-    fn of(index: u64) -> Self {
-        [index; 4]
-    }
-
-    #[inline(always)]
-    fn index(self) -> u64 {
-        self[0]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::harness::keys::ABSENT;
     use std::collections::HashSet;
 
     #[test]
-    fn strings_are_distinct_letters_of_sixteen_lengths() {
-        let keys: HashSet<Box<[u8]>> = (0..1 << 14).map(Key::of).collect();
-        assert_eq!(keys.len(), 1 << 14);
-        assert!(keys.iter().all(|key| key.is_ascii() && !key.contains(&b'.')));
-        let lengths: HashSet<usize> = keys.iter().map(|key| key.len()).collect();
-        assert_eq!(lengths, (16..32).collect());
+    fn strings_are_distinct_and_of_all_lengths() {
+        let indices = (0..1 << 14).chain(ABSENT..ABSENT + (1 << 14));
+        let keys: HashSet<String> = indices.map(Key::of).collect();
+        assert_eq!(keys.len(), 1 << 15);
+        assert!(keys.iter().all(|key| key.is_ascii() && !key.contains('.')));
+        let lengths: HashSet<usize> = keys.iter().map(String::len).collect();
+        assert_eq!(lengths, (MIN_LETTERS..=MAX_LETTERS).collect());
+        let mean = keys.iter().map(String::len).sum::<usize>() as f64 / keys.len() as f64;
+        assert!((mean - 24.0).abs() < 0.2, "{mean}");
     }
 
     #[test]
     fn views_are_the_keys() {
         for index in 0..100 {
-            assert!(Box::<[u8]>::with(index, |view| *view == *<Box<[u8]> as Key>::of(index)));
+            assert!(String::with(index, |view| *view == *<String as Key>::of(index)));
             assert!(u64::with(index, |view| *view == <u64 as Key>::of(index)));
         }
     }
 
     #[test]
-    fn letters_spell_nibbles() {
-        assert_eq!(&spell(0xfedc_ba98), b"ijklmnop");
+    fn letters_spell_six_bits_each() {
+        assert_eq!(&spell(0x3f << 42 | 2 << 12 | 1), b"1020000o");
+        // The keys of the threads in a mix.
+        let threads: HashSet<u64> = (1..=1025).map(|thread| scramble_48(thread << 40)).collect();
+        assert_eq!(threads.len(), 1025);
     }
 
     #[test]
     fn values_tell_their_index() {
-        assert_eq!((<u64 as Value>::of(7).index(), <[u64; 4] as Value>::of(7).index()), (7, 7));
+        assert_eq!(<u64 as Value>::of(7).index(), 7);
     }
 }

@@ -29,7 +29,7 @@ fn measure(line: &str) -> (String, Value) {
 
 fn check_envelope(document: &Value, line: &str) {
     let command = line.split_whitespace().next().unwrap();
-    assert_eq!(document["layout"], 3);
+    assert_eq!(document["layout"], 4);
     assert_eq!(document["command"], command);
     assert_eq!(document["command_line"][1], command);
     assert!(document["started"].as_u64().unwrap() > 1_600_000_000);
@@ -89,7 +89,7 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
 fn compare_measures_the_matrix_with_both_kinds_of_keys() {
     let line = "compare --workload matrix --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
     let (text, document) = measure(line);
-    assert!(text.contains("Lookups and updates, strings to 4 words, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
+    assert!(text.contains("Lookups and updates, strings to u64, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
     let comparisons = document["results"]["contests"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2 * 2 * 2 * 2);
     for comparison in comparisons {
@@ -123,7 +123,7 @@ fn compare_measures_latencies() {
     assert!(text.contains("longest without waiting for a CPU"), "{text}");
     assert!(text.contains("<= 1000"), "{text}");
     let comparisons = document["results"]["contests"].as_array().unwrap();
-    assert_eq!(comparisons.len(), 2 * 5);
+    assert_eq!(comparisons.len(), 2 * 6);
     for comparison in comparisons {
         let names: Vec<_> = comparison["contenders"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
         assert_eq!(names, ["relativist", "dashmap", "harness alone"]);

@@ -86,7 +86,7 @@ impl Name {
             Self::Cuckoo => make::<foreign::Foreign<foreign::Cuckoo>>(capacity),
             _ => match kind {
                 Kind::U64 => self.make_generic::<u64, u64>(capacity),
-                Kind::Strings => self.make_generic::<Box<[u8]>, [u64; 4]>(capacity),
+                Kind::Strings => self.make_generic::<String, u64>(capacity),
             },
         }
     }

@@ -76,9 +76,9 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::value_variants().to_vec(), hide_default_value = true)]
     tables: Vec<Name>,
 
-    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default: 2^16,2^20,2^23
-    /// for hit and miss, 10000 and 10000000 for the matrix, 2^23 for grow and latency, otherwise
-    /// 2^20]
+    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default:
+    /// 2^12,2^16,2^20,2^23 for hit, miss and the matrix, 2^20 and 2^23 for grow and latency,
+    /// otherwise 2^20]
     #[arg(long, value_delimiter = ',', value_parser = parse_count)]
     entries: Vec<u64>,
 
@@ -174,9 +174,8 @@ impl<'a> Context<'a> {
             (asked, _) => asked,
         };
         let entries: &[u64] = match (self.args.entries.as_slice(), workload) {
-            ([], Workload::Hit | Workload::Miss) => &[1 << 16, 1 << 20, 1 << 23],
-            ([], Workload::Matrix) => &[10_000, 10_000_000],
-            ([], Workload::Grow | Workload::Latency) => &[1 << 23],
+            ([], Workload::Hit | Workload::Miss | Workload::Matrix) => &[1 << 12, 1 << 16, 1 << 20, 1 << 23],
+            ([], Workload::Grow | Workload::Latency) => &[1 << 20, 1 << 23],
             ([], _) => &[1 << 20],
             (asked, _) => asked,
         };

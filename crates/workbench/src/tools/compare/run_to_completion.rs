@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, ensure};
 
 use crate::harness::comparison::{Comparison, Measured, compare, compare_several};
-use crate::harness::latency::{Latencies, time_nothing};
+use crate::harness::latency::{Latencies, Percentiles, time_nothing};
 use crate::harness::workers::run_to_completion;
 use crate::tables::candidate::Candidate;
 use crate::tables::mixes::{MIXES, Own};
@@ -91,6 +91,7 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                 of(Metric::P50, "ns per insertion"),
                 of(Metric::P99, "ns per insertion"),
                 of(Metric::P999, "ns per insertion"),
+                of(Metric::P9999, "ns per insertion"),
                 of(Metric::Longest, "us per insertion"),
                 of(Metric::LongestScheduled, "us per insertion"),
             ];
@@ -105,7 +106,8 @@ pub fn latencies<'a>(context: Context<'a>, setting: &Setting) -> Vec<Job<'a>> {
                 let found = latencies.percentiles();
                 // If the system does not report the time without a CPU, it cannot be subtracted.
                 let scheduled = found.longest_scheduled.unwrap_or(found.longest);
-                let values = [found.p50, found.p99, found.p999, found.longest / 1e3, scheduled / 1e3];
+                let Percentiles { p50, p99, p999, p9999, longest, .. } = found;
+                let values = [p50, p99, p999, p9999, longest / 1e3, scheduled / 1e3];
                 Ok(values.map(Measured::single))
             })?;
             Ok(comparisons.into())

@@ -47,6 +47,8 @@ pub enum Metric {
     P99,
     /// The 99.9th percentile.
     P999,
+    /// The 99.99th percentile.
+    P9999,
     Longest,
     /// The maximum latency, after the time that the thread was runnable without a CPU is
     /// subtracted.
@@ -64,6 +66,7 @@ impl Metric {
             Self::P50 => "median",
             Self::P99 => "99 %",
             Self::P999 => "99.9 %",
+            Self::P9999 => "99.99 %",
             Self::Longest => "longest",
             Self::LongestScheduled => "longest without waiting for a CPU",
             Self::Operations => "operation",

@@ -14,6 +14,8 @@ enum Want {
     Faster(f64),
     /// Our own value is at most this.
     AtMost(f64),
+    /// Our flat map's value is at most this share of the named competitor's.
+    Share(f64, &'static str),
 }
 
 /// Compares every candidate with the corresponding variant of our table, and decides which targets
@@ -23,6 +25,7 @@ pub fn judge(comparison: &mut Comparison<Setting>) {
     for name in names.into_iter().filter(|name| name.ends_with(", handle") && *name != OUR_HANDLE) {
         comparison.compare(name, OUR_HANDLE);
     }
+    let medians: Vec<_> = comparison.candidates.iter().map(|result| (result.name, result.value.median)).collect();
     for result in &mut comparison.candidates {
         let Some(want) = wanted(&comparison.setting, result.name) else { continue };
         let (ratio, value) = (result.ratio.median, result.value.median);
@@ -31,11 +34,16 @@ pub fn judge(comparison: &mut Comparison<Setting>) {
             Want::Ratio(least) => (format!(">= {}", significant(least)), ratio >= least),
             Want::Faster(most) => (format!("<= {}", significant(most)), ratio <= most),
             Want::AtMost(most) => (format!("<= {}", significant(most)), value <= most),
+            Want::Share(share, of) => {
+                let Some((_, other)) = medians.iter().find(|(name, _)| *name == of) else { continue };
+                (format!("<= {} {of}", significant(share)), value <= share * other)
+            }
         };
         result.verdict = Some(Verdict { wanted, met });
     }
 }
 
+const FLAT: &str = "relativist flat";
 const OUR_HANDLE: &str = "relativist, handle";
 const OUR_BATCHES: &str = "relativist, get_many(32)";
 
@@ -63,6 +71,7 @@ fn wanted(setting: &Setting, name: &str) -> Option<Want> {
         Workload::Latency if setting.metric == Some(Metric::LongestScheduled) => match name {
             "relativist" => Some(Want::AtMost(1000.0)),
             "dashmap" => Some(Want::Ratio(10.0)),
+            FLAT => Some(Want::Share(0.1, "dashmap")),
             _ => None,
         },
         Workload::Memory if name == "relativist" && setting.kind == crate::tables::entries::Kind::U64 => {
@@ -144,7 +153,9 @@ mod tests {
         assert_eq!(judged(memory, &[("relativist", 48.1)]), [target("<= 48.0", false)]);
         let latency =
             Setting { metric: Some(Metric::LongestScheduled), ..Setting::new(Workload::Latency, Kind::U64, 8) };
-        let expected = [target("<= 1000", true), target(">= 10.0", false)];
-        assert_eq!(judged(latency, &[("relativist", 900.0), ("dashmap", 8000.0)]), expected);
+        let expected = [target("<= 1000", true), target(">= 10.0", false), target("<= 0.10 dashmap", true)];
+        let values = [("relativist", 900.0), ("dashmap", 8000.0), ("relativist flat", 800.0)];
+        assert_eq!(judged(latency.clone(), &values), expected);
+        assert_eq!(judged(latency, &[("relativist", 900.0), ("relativist flat", 800.0)])[1], None);
     }
 }

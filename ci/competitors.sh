@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # The workbench with its competitors in C and C++: tests their adapters against std's map, and runs
 # every workload once. Tests the counters of lock contention in all crates. Compares the server with
-# memcached. Installs the competitors from Debian's packages if they are missing.
+# memcached. Installs the competitors from Debian's packages if they are missing. Downloads the headers of Boost
+# from Debian 13, because those of Debian 12 are too old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
 source ci/debian.sh
 dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
-build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,contention")
+boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
+[ -e "$boost" ] || unpack trixie "$boost" libboost1.88-dev
+export CPLUS_INCLUDE_PATH=$boost/usr/include
+build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,contention")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
@@ -20,7 +24,7 @@ program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
 nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "competitors: malloc is not mimalloc's" >&2; exit 1; }
 workloads=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
 output=$("$program" compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01 2>/dev/null)
-for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo; do
+for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo boost::concurrent_flat_map; do
   # There are eleven workloads. The matrix prints six tables (two distributions, three shares of
   # updates), and there are three mixes.
   count=$(grep -c "^| $competitor " <<<"$output")

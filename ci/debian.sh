@@ -33,18 +33,18 @@ debian_repository() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main' | sort -u | head -n1
 }
 
-# unpack_sid FOLDER PACKAGE...: unpacks packages of Debian sid into a new folder, for programs that the
-# installed release does not have, or not in a version that is new enough. They need sid's libraries, too, and
-# that folder's dynamic loader. Nothing is installed. apt-get verifies the packages.
-unpack_sid() {
-  local folder=$1 apt packages=("${@:2}") repository options file
+# unpack SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new folder, for those that
+# the installed release does not have, or not in a version that is new enough. Programs need that release's
+# libraries, too, and that folder's dynamic loader. Nothing is installed. apt-get verifies the packages.
+unpack() {
+  local suite=$1 folder=$2 apt packages=("${@:3}") repository options file
   apt=$(mktemp -d)
   mkdir -p "$apt"/{lists,archives}/partial "$apt/root"
   touch "$apt/status"
   repository=$(debian_repository)
   # Before the first update apt-get knows no repository.
   [ -n "$repository" ] || { install_packages && repository=$(debian_repository); }
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository sid main" >"$apt/sources.list"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository $suite main" >"$apt/sources.list"
   options=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null
     -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status"
     -o Dir::Cache="$apt" -o Acquire::Languages=none -o APT::Sandbox::User="$(id -un)")

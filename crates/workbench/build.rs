@@ -105,11 +105,27 @@ mod competitors {
             compile_cpp("src/tables/foreign/cuckoo.cc", "relativist_cuckoo");
             packages.push(version("libcuckoo-dev"));
         }
+        if cfg!(feature = "boost") {
+            println!("cargo::rerun-if-env-changed=CPLUS_INCLUDE_PATH");
+            compile_cpp("src/tables/foreign/boost.cc", "relativist_boost");
+            packages.push(format!("boost {}", boost_version()));
+        }
         packages
     }
 
     fn compile_cpp(file: &str, library: &str) {
         cc::Build::new().cpp(true).std("c++17").file(file).opt_level(3).compile(library);
+    }
+
+    /// Returns the version of the headers that the compiler finds, which need not be installed by a
+    /// package.
+    fn boost_version() -> String {
+        let compiler = cc::Build::new().cpp(true).get_compiler();
+        let macros = ["-x", "c++", "-dM", "-E", "-include", "boost/version.hpp", "/dev/null"];
+        let output = compiler.to_command().args(macros).output().map(|output| output.stdout).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output).into_owned();
+        let version = output.lines().find_map(|line| line.strip_prefix("#define BOOST_LIB_VERSION "));
+        version.map_or_else(|| "of unknown version".into(), |version| version.trim_matches('"').replace('_', "."))
     }
 
     fn version(package: &str) -> String {

@@ -73,6 +73,7 @@ impl Versions {
             ("liburcu", cfg!(feature = "liburcu")),
             ("tbb", cfg!(feature = "tbb")),
             ("cuckoo", cfg!(feature = "cuckoo")),
+            ("boost", cfg!(feature = "boost")),
         ];
         let features = features.into_iter().filter_map(|(name, built)| built.then_some(name)).collect();
         Self {

@@ -14,7 +14,7 @@ pub mod dashmap;
 pub mod entries;
 pub mod flat;
 pub mod flurry;
-#[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
+#[cfg(feature = "cc")]
 pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;

@@ -60,8 +60,11 @@ fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
 }
 
 /// The number of synchronised tables, not counting rows with handles.
-const TABLES: usize =
-    9 + cfg!(feature = "liburcu") as usize + cfg!(feature = "tbb") as usize + cfg!(feature = "cuckoo") as usize;
+const TABLES: usize = 9
+    + cfg!(feature = "liburcu") as usize
+    + cfg!(feature = "tbb") as usize
+    + cfg!(feature = "cuckoo") as usize
+    + cfg!(feature = "boost") as usize;
 
 #[test]
 fn compare_measures_lookups_of_every_table_and_of_handles() {

@@ -80,6 +80,13 @@ library! {
     Cuckoo, "libcuckoo", relativist_cuckoo
 }
 
+#[cfg(feature = "boost")]
+library! {
+    /// Boost's `concurrent_flat_map`: open addressing, with a spin lock per group of 15 slots and a
+    /// reader-writer lock for resizes.
+    Boost, "boost::concurrent_flat_map", relativist_boost
+}
+
 pub struct Foreign<L: Library> {
     table: NonNull<c_void>,
     _of: PhantomData<L>,
@@ -191,5 +198,7 @@ mod tests {
         hashes_alike::<Tbb>();
         #[cfg(feature = "cuckoo")]
         hashes_alike::<Cuckoo>();
+        #[cfg(feature = "boost")]
+        hashes_alike::<Boost>();
     }
 }

@@ -50,6 +50,9 @@ pub enum Name {
     /// libcuckoo's cuckoohash_map
     #[cfg(feature = "cuckoo")]
     Cuckoo,
+    /// Boost's concurrent_flat_map
+    #[cfg(feature = "boost")]
+    Boost,
 }
 
 impl Name {
@@ -71,6 +74,8 @@ impl Name {
             Self::Tbb => true,
             #[cfg(feature = "cuckoo")]
             Self::Cuckoo => true,
+            #[cfg(feature = "boost")]
+            Self::Boost => true,
             _ => false,
         }
     }
@@ -84,6 +89,8 @@ impl Name {
             Self::Tbb => make::<foreign::Foreign<foreign::Tbb>>(capacity),
             #[cfg(feature = "cuckoo")]
             Self::Cuckoo => make::<foreign::Foreign<foreign::Cuckoo>>(capacity),
+            #[cfg(feature = "boost")]
+            Self::Boost => make::<foreign::Foreign<foreign::Boost>>(capacity),
             _ => match kind {
                 Kind::U64 => self.make_generic::<u64, u64>(capacity),
                 Kind::Strings => self.make_generic::<String, u64>(capacity),
@@ -108,7 +115,7 @@ impl Name {
     }
 }
 
-#[cfg(any(feature = "liburcu", feature = "tbb", feature = "cuckoo"))]
+#[cfg(feature = "cc")]
 use crate::tables::foreign;
 
 fn make<T: Table>(capacity: usize) -> Arc<dyn Candidate> {

@@ -38,6 +38,7 @@ Exit status:
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(tools::compare::Args),
+    Plot(tools::compare::redraw::Args),
     Resize(papers::resize::Args),
     Figures(papers::figures::Args),
     Instructions(papers::instructions::Args),
@@ -78,6 +79,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         #[cfg(target_os = "linux")]
         Command::Soak(args) => return tools::soak::run(&args),
         Command::Compare(args) => tools::compare::run(&args),
+        Command::Plot(args) => tools::compare::redraw::run(&args),
         Command::Resize(args) => papers::resize::run(&args),
         Command::Instructions(args) => papers::instructions::run(&args),
         Command::Rcu(args) => tools::rcu::run(&args),

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use indicatif::ProgressBar;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::harness::report::{significant, table};
 use crate::harness::rounds::order;
@@ -11,7 +11,7 @@ use crate::harness::stats::{Summary, ratios};
 use crate::harness::workers::{Clock, WorkerResult, min_cpu_share};
 
 /// The results of all candidates under one setting.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison<S> {
     /// The parameters that all candidates share.
     #[serde(flatten)]
@@ -23,7 +23,7 @@ pub struct Comparison<S> {
 }
 
 /// The results of one candidate.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CandidateResult {
     pub name: &'static str,
     pub value: Summary,
@@ -39,13 +39,13 @@ pub struct CandidateResult {
     pub samples: Vec<Sample>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub wanted: String,
     pub met: bool,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// The round, from 0.
     pub round: usize,

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sysinfo::{CpuRefreshKind, MemoryRefreshKind, RefreshKind, System};
 
 use crate::harness::workers::Cpus;
 
 /// The machine as the operating system describes it; unknown fields are `null` in JSON.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     cpu: Option<String>,
     cpus_online: Option<usize>,
@@ -31,6 +31,12 @@ impl Machine {
             memory_bytes: system.as_ref().map(System::total_memory),
             load_average_1min: System::load_average().ok().map(|load| load.one),
         }
+    }
+
+    /// Returns a short name of the processor.
+    pub fn processor(&self) -> String {
+        let brand = self.cpu.as_deref().filter(|cpu| !cpu.is_empty()).unwrap_or("unknown processor");
+        brand.replace("(R)", "").replace(" Processor", "")
     }
 
     /// Returns the bytes of memory, if known.

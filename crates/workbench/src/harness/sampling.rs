@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution as _, Zipf};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::harness::keys::Indices;
 
@@ -18,7 +18,7 @@ const EXPONENT: f64 = 0.99;
 /// of operations that a thread does in a tenth of a second on a large table.
 const SAMPLES: usize = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
     /// All keys equally often

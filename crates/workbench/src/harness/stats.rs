@@ -1,10 +1,10 @@
 //! Summaries of samples. They use medians and ranges, not means, because measurements on shared
 //! machines have outliers on one side.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Median, range and quartiles of a set of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub samples: usize,
     /// Middle sample, or the mean of the two middle ones.

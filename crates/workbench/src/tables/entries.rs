@@ -8,12 +8,12 @@ use std::hash::Hash;
 use relativist::flat::Relocatable;
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::harness::keys::scramble;
 
 /// The kinds of entries that tables are measured with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// From u64 to u64

@@ -9,6 +9,7 @@
 //! | [`subprocess`] | workloads that need a process per table: memory, churn |
 //! | [`targets`] | performance targets of relativist |
 //! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
+//! | [`redraw`], [`ratios`] | pictures of results from several machines |
 //!
 //! A workload plans [`Job`]s; each makes one or more [comparisons](crate::harness::comparison).
 //! Candidates are always measured in turns, round by round. Some workloads keep their tables from
@@ -18,6 +19,8 @@
 
 pub mod candidates;
 pub mod plot;
+pub mod ratios;
+pub mod redraw;
 pub mod run_to_completion;
 pub mod screen;
 pub mod setting;

@@ -23,7 +23,7 @@ const NAMES_WIDTH: u32 = 165;
 const LABELS_WIDTH: u32 = 105;
 const ABOVE_PANEL: u32 = 34;
 const BELOW_PANEL: u32 = 56;
-const KEY_WIDTH: u32 = 165;
+const KEY_WIDTH: u32 = 225;
 const LINE: u32 = 16;
 
 /// Bars that are more than `CUT` times as long as our longest one are cut, so that the others stay
@@ -31,11 +31,14 @@ const LINE: u32 = 16;
 const CUT: f64 = 5.0;
 
 const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
-                           ours that is (of a handle: our handle).";
+                           that of relativist's HashMap it is (of a handle: of its handle).";
 
-/// Colours of our bars and of competitors' bars, from few to many threads.
-const OURS: [RGBColor; 3] = [RGBColor(120, 178, 232), RGBColor(38, 118, 190), RGBColor(16, 72, 128)];
-const COMPETITORS: [RGBColor; 3] = [RGBColor(205, 208, 214), RGBColor(150, 156, 167), RGBColor(98, 105, 118)];
+/// Colours of our bars and of competitors' bars, from few to many threads, of one processor after
+/// the other.
+pub const OURS: [RGBColor; 4] =
+    [RGBColor(150, 200, 240), RGBColor(84, 152, 216), RGBColor(30, 104, 172), RGBColor(12, 58, 106)];
+const COMPETITORS: [RGBColor; 4] =
+    [RGBColor(212, 215, 220), RGBColor(172, 178, 187), RGBColor(130, 137, 149), RGBColor(86, 93, 106)];
 
 /// Draws all comparisons. `caption` is written below each picture.
 pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
@@ -112,7 +115,8 @@ fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str
     let heights: Vec<u32> = rows.iter().map(|row| row.iter().map(Panel::height).max().unwrap_or(0)).collect();
     let width = PANEL_WIDTH * across as u32;
     let (explanation, caption) = (wrapped(EXPLANATION, width), wrapped(caption, width));
-    let keys = keys(&panels);
+    let series = series(&panels);
+    let keys = keys(&series);
     let keys: Vec<_> = keys.chunks((width / KEY_WIDTH) as usize).collect();
     let header = 12 + LINE * (explanation.len() + keys.len()) as u32 + 14;
     let height = header + heights.iter().sum::<u32>() + LINE * caption.len() as u32 + 16;
@@ -133,7 +137,7 @@ fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str
         for (place, panel) in row.iter().enumerate() {
             let left = place as u32 * PANEL_WIDTH;
             let area = root.clone().shrink((left, top), (PANEL_WIDTH, panel.height()));
-            draw_panel(&area, panel)?;
+            draw_panel(&area, panel, &series)?;
         }
         top += height;
     }
@@ -142,7 +146,7 @@ fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str
     Ok(())
 }
 
-fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
+pub fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
     for (number, line) in lines.iter().enumerate() {
         let at = (12, (top + LINE * number as u32) as i32);
         root.draw(&Text::new(line.as_str(), at, ("sans-serif", 12).into_font().color(&INK)))?;
@@ -150,22 +154,27 @@ fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
     Ok(())
 }
 
-/// Returns the legend of the colours, for all panels together.
-fn keys(panels: &[Panel<'_>]) -> Vec<(RGBColor, String)> {
-    let mut threads: Vec<&str> = Vec::new();
+/// Returns the labels of all panels together.
+fn series(panels: &[Panel<'_>]) -> Vec<String> {
+    let mut series = Vec::new();
     for label in panels.iter().flat_map(|panel| &panel.labels) {
-        if !threads.contains(&label.as_str()) {
-            threads.push(label);
+        if !series.contains(label) {
+            series.push(label.clone());
         }
     }
-    let key = |(series, label): (usize, &&str)| {
-        [(OURS, "relativist"), (COMPETITORS, "others")]
-            .map(|(colours, name)| (colours[series.min(2)], format!("{name}, {label}")))
-    };
-    threads.iter().enumerate().flat_map(key).collect()
+    series
 }
 
-fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
+/// Returns the legend of the colours.
+fn keys(series: &[String]) -> Vec<(RGBColor, String)> {
+    let key = |(place, label): (usize, &String)| {
+        [(OURS, "relativist"), (COMPETITORS, "others")]
+            .map(|(colours, name)| (colours[place.min(OURS.len() - 1)], format!("{name}, {label}")))
+    };
+    series.iter().enumerate().flat_map(key).collect()
+}
+
+fn draw_panel(area: &Area<'_>, panel: &Panel<'_>, all_series: &[String]) -> Drawn {
     let bold = ("sans-serif", 14).into_font().style(FontStyle::Bold).color(&INK);
     area.draw(&Text::new(panel.section.title.as_str(), (12, 10), bold))?;
     let limit = panel.limit();
@@ -206,7 +215,9 @@ fn draw_panel(area: &Area<'_>, panel: &Panel<'_>) -> Drawn {
         let (middle, bottom) = (top + f64::from(BAR) / 2.0, top + f64::from(BAR) - 1.0);
         let value = &result.value;
         let colours = if is_ours(result.name) { OURS } else { COMPETITORS };
-        let bar = Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colours[series.min(2)].filled());
+        let place = all_series.iter().position(|label| *label == panel.labels[series]).unwrap_or(series);
+        let colour = colours[place.min(OURS.len() - 1)].filled();
+        let bar = Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colour);
         chart.draw_series([bar])?;
         let (from, to) = (value.lower_quartile.min(limit), value.upper_quartile.min(limit));
         chart.draw_series([PathElement::new([(from, middle), (to, middle)], INK)])?;

@@ -1,13 +1,13 @@
 //! The workloads, and the parameters that all candidates of a comparison share.
 
 use clap::ValueEnum;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::harness::report::{count, threads};
 use crate::harness::sampling::Distribution;
 use crate::tables::entries::Kind;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Workload {
     /// Lookups of keys that are present
@@ -39,7 +39,7 @@ pub enum Workload {
 }
 
 /// One of several values that a workload reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
     P50,
@@ -77,7 +77,7 @@ impl Metric {
 }
 
 /// The parameters that all candidates of a comparison share.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     #[serde(rename = "work")]
     pub workload: Workload,
@@ -88,13 +88,16 @@ pub struct Setting {
     pub distribution: Option<Distribution>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updates_percent: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
     pub mix: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<Metric>,
     /// The number of the group of candidates, from 0. There are several if all tables together need
     /// too much memory. Groups are measured one after the other.
     pub group: usize,
+    /// The processor, in pictures of results from several machines.
+    #[serde(skip)]
+    pub processor: Option<String>,
 }
 
 impl Setting {
@@ -110,26 +113,13 @@ impl Setting {
             mix: None,
             metric: None,
             group: 0,
+            processor: None,
         }
     }
 
     /// Returns the heading of a table of comparisons that differ only in the number of threads.
     pub fn title(&self) -> String {
-        let Self { workload, kind, entries, mix, .. } = self;
-        let (kind, entries) = (kind.name(), count(*entries));
-        let what = match workload {
-            Workload::Hit => "Lookups that hit",
-            Workload::Miss => "Lookups that miss",
-            Workload::Matrix => "Lookups and updates",
-            Workload::Mixes => mix.unwrap_or_default(),
-            Workload::Grow => "Growing from empty",
-            Workload::Latency => "Single insertions into a growing table",
-            Workload::Remove => "Removing all keys one by one",
-            Workload::Clear => "Removing all entries at once",
-            Workload::Iterate => "Iterating",
-            Workload::Memory => "Memory while the entries double",
-            Workload::Churn => "Replacing entries with a slow reader",
-        };
+        let (what, kind, entries) = (self.what(), self.kind.name(), count(self.entries));
         let matrix = match (self.distribution, self.updates_percent) {
             (Some(distribution), Some(percent)) => format!(", {}, {percent} % updates", distribution.name()),
             _ => String::new(),
@@ -138,8 +128,25 @@ impl Setting {
         format!("{what}, {kind}, {entries} entries{matrix}{metric}")
     }
 
+    fn what(&self) -> &'static str {
+        match self.workload {
+            Workload::Hit => "Lookups that hit",
+            Workload::Miss => "Lookups that miss",
+            Workload::Matrix => "Lookups and updates",
+            Workload::Mixes => self.mix.unwrap_or_default(),
+            Workload::Grow => "Growing from empty",
+            Workload::Latency => "Single insertions into a growing table",
+            Workload::Remove => "Removing all keys one by one",
+            Workload::Clear => "Removing all entries at once",
+            Workload::Iterate => "Iterating",
+            Workload::Memory => "Memory while the entries double",
+            Workload::Churn => "Replacing entries with a slow reader",
+        }
+    }
+
     /// Returns the heading of this comparison's column.
     pub fn label(&self) -> String {
-        threads(self.threads)
+        let threads = threads(self.threads);
+        self.processor.as_ref().map_or(threads.clone(), |processor| format!("{processor}, {threads}"))
     }
 }

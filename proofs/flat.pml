@@ -18,11 +18,15 @@
  *            removes the entry notes the number of the latest grace period that has begun, after
  *            it has entered its read section. When the second one after that has ended, the slot
  *            is free: the first one waits for the update, the second for readers from before it.
- *   Resize:  for each bucket: lock it, copy its entries to the next array, and set MOVED. Then
+ *   Clear:   for each bucket without a second segment: remove all entries in one exchange, which fails
+ *            if the word has changed. Else lock it, remove the entries of the first segment in one
+ *            store, and the second segment.
+ *   Resize:  for each bucket: lock it, copy its entries to the next array, and set MOVED. Buckets that
+ *            become one are locked and copied all, before one of them gets MOVED. Then
  *            publish the next array. The replaced array is freed after a grace period. The next
  *            resize begins at once.
  *
- * Keys: R is never removed. Updaters insert, replace, and remove A, and C. All three share the
+ * Keys: only a clear removes R. Updaters insert, replace, and remove A, and C. All three share the
  * bucket of a table of one bucket. With more buckets, A has one for itself.
  *
  *   -DGENS=n      the number of arrays, one after the other
@@ -34,11 +38,13 @@
  *   -DTURNS=n     the lookups
  *   -DKEPT        the reader stays in one section for all of its lookups
  *   -DGRACES=n    the number of grace periods
+ *   -DEMPTY       a thread clears the table, instead of the updates of C
  *
  * Checked:
  *   - Lookups find R, and some order of the updates of A explains what lookups of A return.
  *   - No slot is written while a reader may have a reference to it.
  *   - No thread accesses an array or a segment that was freed.
+ *   - A clear removes what was there when it began.
  *   - At the end each bucket has exactly its entries.
  *
  * Each of these switches leaves out or misplaces one step, and in a run of runs.txt a check fails:
@@ -57,7 +63,12 @@
  *   CLEAR           the second segment of a moved bucket is cleared
  *   PUBLISH_FIRST   an array is published before all buckets have moved to it
  *   MOVE_UNLOCKED   the resizer does not lock the bucket that it moves
- *   MERGE_UNLOCKED  the resizer does not lock a bucket that gets the entries of two
+ *   EMPTY_UNLOCKED  a clear empties a bucket without its lock
+ *   EMPTY_MOVED     a clear empties a bucket although that has moved
+ *   SKIP_OTHER      a clear goes on behind the bucket of the published array, whichever it has cleared
+ *   MERGE_UNLOCKED  buckets that become one are moved one after the other
+ *   MERGE_OPEN      the bucket that they become is not locked until all of them have the flag MOVED: a
+ *                   clear may empty it while lookups still find the entries where they were
  */
 #ifndef GENS
 #define GENS 2
@@ -124,6 +135,9 @@ byte entered[3];
 
 byte held[TURNS];                      /* the slots plus 1 to which the reader has references */
 byte started, finished;                /* updates of A */
+byte gone[4];                          /* of each key, a bit for each value that was cleared */
+#define VALUE_BIT(k, v) (k == R -> 1 : 1 << (v))
+#define IS_GONE(k, v) (gone[k] & VALUE_BIT(k, v))
 
 inline check_array(g) { assert(array_freed_by[g] == 0 || ended < array_freed_by[g]) }
 inline check_segment(o) { assert(segment_freed_by[o] == 0 || ended < segment_freed_by[o]) }
@@ -305,7 +319,8 @@ proctype updater(byte t, k, updates) {
      update++;
      if :: k == A -> started = update :: else fi;
      if
-     :: (k == A && update % 3 == 0) || (k == C && update % 2 == 0) -> atomic { remove(old, n) }
+     :: (k == A && update % 3 == 0) || (k == C && update % 2 == 0) ->
+        atomic { if :: old != 255 -> remove(old, n) :: else fi }
      :: else -> put(b, k, update, n)
      fi;
      locked[b] = 0;
@@ -314,6 +329,100 @@ proctype updater(byte t, k, updates) {
      d_step { n = 0; g = 0; b = 0; o = 0; old = 0; free1 = 0; free2 = 0 }
   od
 }
+
+#ifdef EMPTY
+/* Removes all entries of these slots, in one store. */
+inline vacate(from, slots) {
+  i = from;
+  do
+  :: i == from + slots -> break
+  :: else ->
+     if
+     :: live[i] != NONE -> gone[live[i]] = gone[live[i]] | VALUE_BIT(live[i], value[i]); remove(i, n)
+     :: else
+     fi;
+     i++
+  od;
+  i = 0
+}
+
+inline empty_locked() {
+#ifdef EMPTY_UNLOCKED
+  g = current;
+  b = BUCKET(g, k);
+#else
+#ifdef EMPTY_MOVED
+  g = current;
+  atomic { b = BUCKET(g, k); !locked[b] -> locked[b] = 1 };
+#else
+  lock(k);
+#endif
+#endif
+#ifndef STALE_STAMP
+  n = begun;
+#endif
+  atomic { vacate(IN_FIRST(b), FIRST) };
+  o = second[b];
+  if
+  :: o -> /* Its slots are not used again. */
+     atomic { vacate(IN_SECOND(o - 1), SECOND); second[b] = 0; filter[b] = 0 };
+#ifdef FREE_SEGMENT
+     segment_freed_by[o - 1] = ended
+#else
+     segment_freed_by[o - 1] = begun + 1
+#endif
+  :: else
+  fi;
+#ifndef EMPTY_UNLOCKED
+  locked[b] = 0
+#endif
+}
+
+#if FIRST == 1
+#define LIVE(b) live[IN_FIRST(b)]
+#else
+#define LIVE(b) (live[IN_FIRST(b)] | live[IN_FIRST(b) + 1] << 2)
+#endif
+#ifdef SKIP_OTHER
+#define COVERS_ALL (BITS(current) == 0)
+#else
+#define COVERS_ALL (BITS(g) == 0)
+#endif
+
+/* Clears the bucket of R, and that of A if it is another one. */
+proctype clearer(byte t) {
+  byte n, g, b, i, o, word, old, k = R;
+  bool is_simple;
+  enter(t);
+  old = finished;
+  do
+  :: g = current;
+     atomic {
+       check_array(g);
+       b = BUCKET(g, k);
+       is_simple = !locked[b] && !moved[b] && second[b] == 0;
+       word = LIVE(b)
+     };
+#ifndef STALE_STAMP
+     n = begun;
+#endif
+     if
+     :: atomic { is_simple && !locked[b] && !moved[b] && LIVE(b) == word -> vacate(IN_FIRST(b), FIRST) }
+     :: !(is_simple && !locked[b] && !moved[b] && LIVE(b) == word) -> empty_locked()
+     fi;
+     if
+     :: k == A || COVERS_ALL -> break
+     :: else -> k = A
+     fi
+  od;
+  atomic {
+    assert(IS_GONE(R, 0));
+    assert(old % 3 == 0 || IS_GONE(A, old) || started > old);
+    entered[t] = 0;
+    n = 0; g = 0; b = 0; o = 0; old = 0; word = 0; is_simple = 0; k = 0
+  }
+}
+#endif
 
 /* Looks for k in the slots from `from`, in one load of their word, and takes a reference. */
 inline look(from, slots) {
@@ -328,7 +437,7 @@ inline look(from, slots) {
 }
 
 proctype reader() {
-  byte n, g, b, i, o, k, turn, before, low;
+  byte n, g, b, i, o, k, turn, before, low, was_gone;
   bool found, may_be_later;
 #ifdef KEPT
   enter(READER);
@@ -340,7 +449,7 @@ proctype reader() {
 #ifndef KEPT
      enter(READER);
 #endif
-     before = (finished > low -> finished : low);
+     atomic { before = (finished > low -> finished : low); was_gone = gone[k] };
      g = current;
      do
      :: atomic {
@@ -373,16 +482,21 @@ proctype reader() {
 #endif
      atomic {
        if
-       :: k == R -> assert(found && value[held[turn] - 1] == RESIDENT)
+       :: k == R ->
+          assert(found -> value[held[turn] - 1] == RESIDENT && !was_gone : gone[R])
        :: k == A && found ->
           low = value[held[turn] - 1];
-          assert(low >= before && low <= started && low % 3 != 0)
-       :: else -> /* Absent after each third update, and before the first. */
-          low = (before % 3 == 0 -> before : before + 3 - before % 3);
+          assert(low >= before && low <= started && low % 3 != 0 && !(was_gone & VALUE_BIT(A, low)))
+       :: else -> /* Absent after each third update, before the first, and when it was cleared. */
+          low = before;
+          do
+          :: low % 3 == 0 || IS_GONE(A, low) -> break
+          :: else -> low++
+          od;
           assert(low <= started)
        fi;
        turn++;
-       n = 0; g = 0; b = 0; o = 0; found = 0; may_be_later = 0; before = 0
+       n = 0; g = 0; b = 0; o = 0; found = 0; may_be_later = 0; before = 0; was_gone = 0
      };
 #ifndef KEPT
      atomic { i = 0; do :: i == TURNS -> break :: else -> held[i] = 0; i++ od; i = 0 };
@@ -404,23 +518,18 @@ inline move_entry(x) {
   fi
 }
 
-inline move_bucket() {
+inline lock_from() {
 #ifndef MOVE_UNLOCKED
   atomic { !locked[from] -> locked[from] = 1 };
 #endif
 #ifdef MOVED_FIRST
-  moved[from] = 1;
-#endif
-#ifndef MERGE_UNLOCKED
-  if
-  :: BITS(g + 1) < BITS(g) ->
-     to = (g + 1) * 4 + ((from - g * 4) >> (BITS(g) - BITS(g + 1)));
-     atomic { !locked[to] -> locked[to] = 1 }
-  :: else -> to = 255
-  fi;
+  moved[from] = 1
 #else
-  to = 255;
+  skip
 #endif
+}
+
+inline copy_from() {
   x = IN_FIRST(from);
   do :: x == IN_FIRST(from) + FIRST -> break :: else -> move_entry(x); x++ od;
   if
@@ -428,9 +537,11 @@ inline move_bucket() {
      x = IN_SECOND(second[from] - 1);
      do :: x == IN_SECOND(second[from]) -> break :: else -> move_entry(x); x++ od
   :: else
-  fi;
-  if :: to != 255 -> locked[to] = 0 :: else fi;
-  moved[from] = 1;
+  fi
+}
+
+inline leave_from() {
+  atomic { moved[from] = 1; locked[from] = 0 };
 #ifdef CLEAR
   if
   :: second[from] ->
@@ -440,9 +551,45 @@ inline move_bucket() {
        i = 0
      }
   :: else
-  fi;
+  fi
+#else
+  skip
 #endif
-  locked[from] = 0
+}
+
+/* Moves a bucket to several of a larger array. (Table::split) */
+inline split() {
+  lock_from();
+  copy_from();
+  leave_from()
+}
+
+/* Moves several buckets to one of a smaller array. (Table::merge) */
+inline merge() {
+  to = (g + 1) * 4 + ((from - g * 4) >> (BITS(g) - BITS(g + 1)));
+  end = from + (1 << (BITS(g) - BITS(g + 1)));
+#ifdef MERGE_UNLOCKED
+  do
+  :: from == end -> break
+  :: else -> lock_from(); copy_from(); leave_from(); from++
+  od
+#else
+  do
+  :: from == end -> break
+  :: else -> lock_from(); copy_from(); from++
+  od;
+#ifndef MERGE_OPEN
+  locked[to] = 1;
+#endif
+  from = end - (1 << (BITS(g) - BITS(g + 1)));
+  do
+  :: from == end -> break
+  :: else -> leave_from(); from++
+  od;
+#ifndef MERGE_OPEN
+  locked[to] = 0
+#endif
+#endif
 }
 
 /* Retires array g, and the second segments of its buckets. */
@@ -463,7 +610,7 @@ inline retire_array() {
 }
 
 proctype resizer() {
-  byte g, b, i, j, o, m, k, x, from, to, old, free1, free2;
+  byte g, b, i, j, o, m, k, x, from, to, end, old, free1, free2;
   do
   :: g == GENS - 1 -> break
   :: else ->
@@ -471,11 +618,15 @@ proctype resizer() {
      current = g + 1;
 #endif
      from = g * 4;
-     do :: from == g * 4 + (1 << BITS(g)) -> break :: else -> move_bucket(); from++ od;
+     do
+     :: from == g * 4 + (1 << BITS(g)) -> break
+     :: from != g * 4 + (1 << BITS(g)) && BITS(g + 1) >= BITS(g) -> split(); from++
+     :: from != g * 4 + (1 << BITS(g)) && BITS(g + 1) < BITS(g) -> merge()
+     od;
      current = g + 1;
      retire_array();
      g++;
-     d_step { b = 0; o = 0; k = 0; x = 0; from = 0; to = 0; old = 0; free1 = 0; free2 = 0 }
+     d_step { b = 0; o = 0; k = 0; x = 0; from = 0; to = 0; end = 0; old = 0; free1 = 0; free2 = 0 }
   od
 }
 
@@ -519,15 +670,21 @@ init {
     live[IN_FIRST(BUCKET(0, R))] = R;
     value[IN_FIRST(BUCKET(0, R))] = RESIDENT;
     run updater(1, A, OPS);
+#ifdef EMPTY
+    run clearer(2);
+#else
     run updater(2, C, OPSC);
+#endif
     run reader();
     run resizer();
     run driver()
   };
   d_step {
     _nr_pr == 1 ->
-    check_key(R, true);
-    check_key(A, OPS % 3 != 0);
+    check_key(R, !IS_GONE(R, 0));
+    check_key(A, OPS % 3 != 0 && !IS_GONE(A, OPS));
+#ifndef EMPTY
     check_key(C, OPSC % 2 != 0)
+#endif
   }
 }

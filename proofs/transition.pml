@@ -15,8 +15,9 @@
  *   -DSAME_KEY    with two updaters: both update the same key, either of the two
  *   -DLOOKS=n     the reader looks up a key n times; 0 for no reader
  *   -DITERATE     an iteration, instead of the reader
+ *   -DCLEAR=n     n threads that clear the table; 2 are instead of the updater
  *
- * A place is a hash, and has one key. Residents are never removed. An updater inserts its key if it
+ * A place is a hash, and has one key. Only a clear removes residents. An updater inserts its key if it
  * is absent, and removes or replaces it if it is there. Each update has a node of its own: no node
  * is used again after it was freed.
  *
@@ -27,6 +28,7 @@
  *   - No thread waits for ever, and an updater starts again only if the resizer has gone on (T4).
  *   - No thread accesses a node or an array that was freed (T8).
  *   - A search under the lock finds what is there.
+ *   - A clear removes all that was there when it began, and no node is retired twice.
  *   - At the end each bucket has exactly its nodes, and each head is settled.
  *
  * Each of these switches leaves out or misplaces one step, and in a run of runs.txt a check fails:
@@ -52,6 +54,10 @@
  *   IGNORE_MOVED         no check that the group was not cut
  *   SEE_AGAIN            an iteration does not skip links that it has visited
  *   RUN_ON               an iteration goes on at the end of a bucket, along the chain
+ *   EMPTY_AT_ONCE        a clear empties a bucket at once during a resize, too
+ *   EMPTY_UNLOCKED       a clear empties a bucket without its lock
+ *   REMOVE_OTHER         a clear removes what has the place of a link that it saw, and retires that link
+ *   SKIP_OTHER           a clear goes on behind the bucket of the published array, whichever it has cleared
  */
 #ifndef START
 #define START 0
@@ -77,6 +83,9 @@
 #ifndef LOOKS
 #define LOOKS 2
 #endif
+#ifndef CLEAR
+#define CLEAR 0
+#endif
 
 #define PLACE_BITS 3
 #define PLACES 8
@@ -93,10 +102,19 @@
 
 #ifdef SAME_KEY
 #define UPDATES 2
-#define NODES 24
 #else
 #define UPDATES 1
+#endif
+#if UPDATES == 2 || CLEAR
+#define NODES 24
+#else
 #define NODES 16
+#endif
+/* How often a key may change: a clear may remove it, and what an update inserts after that. */
+#if CLEAR
+#define CHANGES 3
+#else
+#define CHANGES 2
 #endif
 
 /* Of 4 buckets, one has UPDATED_1 alone, and one has UPDATED_2 before RESIDENT_2. */
@@ -148,7 +166,13 @@ bit freed[NODES];
 #define UPDATER_2 2
 byte inside;
 byte awaited_by_cut;
-byte retired_node[2], awaited_by_node[2];
+/* The number of nodes that a thread may retire. */
+#if CLEAR
+#define RETIRES 4
+#else
+#define RETIRES 1
+#endif
+byte retired_node[2 * RETIRES], awaited_by_node[2 * RETIRES];
 hidden byte i;
 
 inline free_awaited() {
@@ -159,8 +183,8 @@ inline free_awaited() {
   od;
   i = 0;
   do
-  :: i < 2 && retired_node[i] != NIL && awaited_by_node[i] == 0 -> freed[retired_node[i]] = 1; i++
-  :: i < 2 && !(retired_node[i] != NIL && awaited_by_node[i] == 0) -> i++
+  :: i < 2 * RETIRES && retired_node[i] != NIL && awaited_by_node[i] == 0 -> freed[retired_node[i]] = 1; i++
+  :: i < 2 * RETIRES && !(retired_node[i] != NIL && awaited_by_node[i] == 0) -> i++
   :: else -> break
   od;
   i = 0
@@ -170,8 +194,11 @@ inline enter(me) { inside = inside | 1 << me }
 inline leave(me) {
   inside = inside & ~(1 << me);
   awaited_by_cut = awaited_by_cut & inside;
-  awaited_by_node[0] = awaited_by_node[0] & inside;
-  awaited_by_node[1] = awaited_by_node[1] & inside;
+  i = 0;
+  do
+  :: i < 2 * RETIRES -> awaited_by_node[i] = awaited_by_node[i] & inside; i++
+  :: else -> break
+  od;
   i = 0;
   do
   :: i < ARRAYS -> array[i].awaited = array[i].awaited & inside; i++
@@ -188,17 +215,23 @@ inline retire_array(a) {
   free_awaited()
 }
 
-inline retire_node(me, node) {
-  retired_node[me - 1] = node;
+/* `nth` counts the nodes that this thread has retired. */
+inline retire_node(me, nth, node) {
+  i = 0;
+  do
+  :: i < 2 * RETIRES -> assert(retired_node[i] != node); i++
+  :: else -> break
+  od;
+  retired_node[(me - 1) * RETIRES + nth] = node;
 #ifndef SKIP_NODE_WAIT
-  awaited_by_node[me - 1] = inside;
+  awaited_by_node[(me - 1) * RETIRES + nth] = inside;
 #endif
   free_awaited()
 }
 
 /* The nodes of a key: before its first update, and after each update; NIL for none. A lookup that
  * begins now may find those from `known` to `begun`. */
-typedef History { byte node[3]; byte known; byte begun }
+typedef History { byte node[1 + CHANGES]; byte known; byte begun }
 History history[PLACES];
 
 /* A lookup that began when node number `from` was known has found `seen`. */
@@ -440,14 +473,8 @@ inline search() {
   finest = 0
 }
 
-proctype updater(byte me; byte place) {
-  byte a; /* the array that was published when it was loaded */
-  byte base; /* the one whose head is the lock */
-  byte near, far; /* the finer arrays to keep right; `far` is the newer one */
-  byte finest, entry, before, found, after, link;
-  bit inserts, grows;
-
-look:
+/* Locks the chain of `place`. The caller has the label `look` here. (TableInner::lock_chain) */
+inline lock(me) {
   atomic { enter(me); a = published };
   if
   :: d_step { !HEAD(a, place).locked && !HEAD(a, place).follows ->
@@ -468,21 +495,12 @@ look:
       /* Locked, and unlocked again. */
     :: base != NIL && !IS_NO_OWNER && !HEAD(base, place).locked && !STILL_FOLLOWS -> goto look
     fi
-  fi;
+  fi
+}
 
-  d_step { search() };
-  if
-  :: !inserts -> link = after /* remove */
-  :: skip /* insert or replace */
-  fi;
-  d_step {
-    history[place].begun++;
-    if
-    :: link != after -> next[link] = after; history[place].node[history[place].begun] = link
-    :: else -> history[place].node[history[place].begun] = NIL
-    fi
-  };
-
+/* Makes everything lead to `link`, except for the base head, whose store also unlocks.
+ * (LockedGroup::splice) */
+inline splice() {
 #ifndef UNANNOUNCED
   if
   :: inserts && before != NIL -> announce(base); announce(near); announce(far)
@@ -504,18 +522,212 @@ look:
     set_next();
     update_kept(near);
     update_kept(far)
+  fi
+}
+
+/* Variables that are not used any more have the same value in all states. */
+inline forget_search() { a = 0; base = 0; near = 0; far = 0; before = 0; found = 0; after = 0; link = 0; inserts = 0; grows = 0 }
+
+proctype updater(byte me; byte place) {
+  byte a; /* the array that was published when it was loaded */
+  byte base; /* the one whose head is the lock */
+  byte near, far; /* the finer arrays to keep right; `far` is the newer one */
+  byte finest, entry, before, found, after, link;
+  bit inserts, grows;
+
+look:
+  lock(me);
+  d_step { search() };
+  if
+  :: !inserts -> link = after /* remove */
+  :: skip /* insert or replace */
   fi;
+  d_step {
+    history[place].begun++;
+    if
+    :: link != after -> next[link] = after; history[place].node[history[place].begun] = link
+    :: else -> history[place].node[history[place].begun] = NIL
+    fi
+  };
+  splice();
   d_step {
     update(base);
     HEAD(base, place).locked = 0;
     history[place].known = history[place].begun;
     leave(me);
     if
-    :: found != NIL -> retire_node(me, found)
+    :: found != NIL -> retire_node(me, 0, found)
     :: else
-    fi
+    fi;
+    forget_search()
   }
 }
+
+#if CLEAR
+#define END_OF_BUCKET(a, place) ((BUCKET(a, place) + 1) << (PLACE_BITS - array[a].bits))
+#ifdef EMPTY_AT_ONCE
+#define IS_ALONE 1
+#else
+#define IS_ALONE (!HEAD(base, place).finer && base == a)
+#endif
+#ifdef REMOVE_OTHER
+#define IS_SEEN (found != NIL)
+#else
+#define IS_SEEN (found == seen)
+#endif
+
+#define IS_GONE(place) (history[place].node[history[place].begun] == NIL)
+
+/* Retires the link that was unlinked, and goes on to the next one. */
+inline retire_seen(me) {
+  assert(!freed[seen]);
+  after = next[seen];
+  retire_node(me, retired, seen);
+  retired++;
+  seen = after;
+  after = 0
+}
+
+/* Finds the first link that was not visited, in the bucket of `from`, or goes on to the next bucket.
+ * (Iter::next) */
+inline find_next() {
+  a = published;
+  d_step {
+    assert(!array[a].freed);
+    seen = HEAD(a, from).first;
+    end = END_OF_BUCKET(a, from);
+    a = 0
+  };
+  do
+  :: d_step { seen != NIL && PLACE(seen) < from -> assert(!freed[seen]); seen = next[seen] }
+  :: d_step { seen == NIL || PLACE(seen) >= from ->
+       assert(seen == NIL || !freed[seen]);
+       if
+       :: seen != NIL && PLACE(seen) < end -> place = PLACE(seen)
+       :: else -> from = end; seen = NIL
+       fi;
+       end = 0
+     };
+     break
+  od
+}
+
+/* Empties a bucket by one store. (LockedGroup::unlink_all) */
+inline empty_bucket() {
+  seen = HEAD(base, place).first;
+  link = seen;
+  do
+  :: link != NIL ->
+    assert(!freed[link] && history[PLACE(link)].node[history[PLACE(link)].begun] == link);
+    history[PLACE(link)].begun++;
+    history[PLACE(link)].node[history[PLACE(link)].begun] = NIL;
+    history[PLACE(link)].known = history[PLACE(link)].begun;
+    link = next[link]
+  :: else -> break
+  od;
+  link = 0;
+  HEAD(base, place).first = NIL;
+  HEAD(base, place).summary = 0;
+  HEAD(base, place).locked = 0;
+  from = END_OF_BUCKET(base, place);
+  a = 0;
+  base = 0
+}
+
+/* Removes the link from its chain, whose lock is held, if it is still there. */
+inline remove_seen(me) {
+  d_step { search(); link = after };
+  if
+  :: IS_SEEN ->
+    d_step {
+      history[place].begun++;
+      history[place].node[history[place].begun] = NIL
+    };
+    splice();
+    d_step {
+      update(base);
+      HEAD(base, place).locked = 0;
+      history[place].known = history[place].begun;
+      retire_node(me, retired, seen);
+      retired++
+    }
+  :: else -> HEAD(base, place).locked = 0
+  fi
+}
+
+/* Finds a link, clears its bucket, and goes on behind that. (Table::clear) */
+proctype clearer(byte me; byte updated) {
+  byte a, base, near, far, finest, entry, before, found, after, link, place;
+  bit inserts, grows;
+  byte from, end; /* the places before `from` have been cleared */
+  byte seen, next_seen; /* the link that the clear has come to, and what came after it then */
+  bit singly; /* links are removed one by one until `from` */
+  byte retired;
+  byte old; /* the node of the updated key when the clear began */
+
+  atomic { enter(me); old = history[updated].node[history[updated].known] };
+
+look_further:
+  if
+  :: !singly && from == PLACES -> goto finish
+  :: !singly && from < PLACES ->
+    find_next();
+    if
+    :: seen == NIL -> goto look_further
+    :: seen != NIL
+    fi
+  :: singly -> /* The chain may begin in an earlier bucket, and go on in later ones. */
+    if
+    :: d_step { seen != NIL && PLACE(seen) < place -> assert(!freed[seen]); seen = next[seen] };
+      goto look_further
+    :: d_step { seen == NIL || PLACE(seen) >= from -> assert(seen == NIL || !freed[seen]); seen = 0; singly = 0 };
+      goto look_further
+    :: d_step { seen != NIL && PLACE(seen) >= place && PLACE(seen) < from ->
+         assert(!freed[seen]); place = PLACE(seen); next_seen = next[seen] }
+    fi
+  fi;
+#ifdef EMPTY_UNLOCKED
+  a = published;
+  base = a;
+#else
+look:
+  lock(me);
+#endif
+  if
+  :: singly -> remove_seen(me); d_step { seen = next_seen; next_seen = 0; forget_search() }
+  :: !singly && IS_ALONE ->
+    d_step { empty_bucket() };
+    do
+    :: d_step { seen != NIL -> retire_seen(me) }
+    :: seen == NIL -> break
+#ifdef SKIP_OTHER
+    od;
+    from = END_OF_BUCKET(published, place)
+#else
+    od
+#endif
+  :: !singly && !IS_ALONE ->
+    HEAD(base, place).locked = 0;
+    a = published;
+    d_step {
+      assert(!array[a].freed);
+      seen = HEAD(a, place).first;
+      from = END_OF_BUCKET(a, place);
+      singly = 1;
+      a = 0; base = 0
+    }
+  fi;
+  goto look_further;
+
+finish:
+  atomic {
+    assert(IS_GONE(RESIDENT_1) && IS_GONE(RESIDENT_2));
+    assert(old == NIL || history[updated].node[history[updated].begun] != old);
+    leave(me);
+    from = 0; place = 0; retired = 0; old = 0; seen = 0
+  }
+}
+#endif
 
 inline new_array(a, size) {
   array[a].bits = size;
@@ -877,6 +1089,9 @@ init {
       next[place] = NIL;
       if
       :: place < PLACES -> history[place].node[0] = NIL; history[place].node[1] = NIL; history[place].node[2] = NIL
+#if CLEAR
+        ; history[place].node[3] = NIL
+#endif
       :: else
       fi;
       place++
@@ -890,8 +1105,11 @@ init {
     array[0].bits = START;
     array[0].base = NIL;
     array[0].finer = NIL;
-    retired_node[0] = NIL;
-    retired_node[1] = NIL
+    place = 0;
+    do
+    :: place < 2 * RETIRES -> retired_node[place] = NIL; place++
+    :: else -> break
+    od
   };
   atomic {
 #if UPDATERS == 1 || UPDATES == 2
@@ -904,7 +1122,12 @@ init {
     :: place == PLACES -> break
     od;
     run resizer();
-#if UPDATERS == 2 && UPDATES == 1
+#if CLEAR
+    run clearer(UPDATER_2, updated);
+#endif
+#if CLEAR == 2
+    run clearer(UPDATER_1, updated);
+#elif UPDATERS == 2 && UPDATES == 1
     run updater(UPDATER_1, UPDATED_1);
     run updater(UPDATER_2, UPDATED_2);
 #else

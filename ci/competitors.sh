@@ -10,7 +10,7 @@ packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
 source ci/debian.sh
 dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
 boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
-[ -e "$boost" ] || unpack trixie "$boost" libboost1.88-dev
+[ -e "$boost" ] || unpack_from trixie "$boost" libboost1.88-dev
 export CPLUS_INCLUDE_PATH=$boost/usr/include
 build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,contention")
 cargo test "${build[@]}" --lib

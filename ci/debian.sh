@@ -33,10 +33,10 @@ debian_repository() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main' | sort -u | head -n1
 }
 
-# unpack SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new folder, for those that
+# unpack_from SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new folder, for those that
 # the installed release does not have, or not in a version that is new enough. Programs need that release's
 # libraries, too, and that folder's dynamic loader. Nothing is installed. apt-get verifies the packages.
-unpack() {
+unpack_from() {
   local suite=$1 folder=$2 apt packages=("${@:3}") repository options file
   apt=$(mktemp -d)
   mkdir -p "$apt"/{lists,archives}/partial "$apt/root"

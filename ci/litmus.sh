@@ -12,7 +12,7 @@ debian python3 python3
 herd=$(realpath -m "${CARGO_TARGET_DIR:-target}")/herd7
 libraries=$herd/usr/lib/x86_64-linux-gnu
 if [ ! -e "$herd" ]; then
-  unpack sid "$herd" herdtools7 libc6 libgmp10 libgcc-s1
+  unpack_from sid "$herd" herdtools7 libc6 libgmp10 libgcc-s1
   find "$herd/usr/bin" -type f ! -name herd7 -delete
 fi
 

@@ -23,8 +23,10 @@ step ci/loom.sh
 # CI stores half as many items.
 step ci/scale.sh 2000000
 step ci/fuzz.sh 600
-# CI tests no big-endian architecture.
-step ci/s390x.sh
+# CI tests aarch64 only.
+step ci/emulated.sh s390x
+step ci/emulated.sh riscv64
+step ci/emulated.sh ppc64le
 step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
 step "$target/release/relativist-bench" soak --exec "$target/release/relativistd -m 64"
 [ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"

@@ -16,6 +16,8 @@ cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mutated=$target/mutated
 limit=240
+# Many mutations are noticed because something never happens.
+patience=20
 crates="rcu map baselines"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
@@ -102,7 +104,8 @@ attempt() {
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
   output=$(cd "$mutated/crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
-    RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
+    RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_TEST_PATIENCE=$patience \
+    RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
@@ -131,7 +134,7 @@ judge() {
 
 # Other processes do not change what a model finds, so models run in parallel.
 seconds=60
-export target mutated limit seconds
+export target mutated limit seconds patience
 export -f executable attempt judge
 lines=$(for crate in $crates; do table "$crate" | sed "s/^/$crate /"; done)
 {

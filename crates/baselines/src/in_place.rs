@@ -333,7 +333,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use relativist_rcu::{Guard, barrier, grace_periods};
-    use relativist_testing::alone;
+    use relativist_testing::{alone, patience};
 
     use super::*;
 
@@ -349,11 +349,11 @@ mod tests {
         (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
     }
 
-    /// Polls until `is_so` returns true, for a minute at most.
+    /// Polls until `is_so` returns true.
     fn wait_until(is_so: impl Fn() -> bool) {
         let begin = Instant::now();
         while !is_so() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "this takes too long");
+            assert!(begin.elapsed() < patience(), "this never ends");
             thread::sleep(Duration::from_micros(100));
         }
     }
@@ -388,7 +388,7 @@ mod tests {
                     wait_until(|| grace_periods() > begun + 1 || resized.load(Acquire));
                 })
             });
-            looked.recv_timeout(Duration::from_secs(60)).expect("the reader looks at the table");
+            looked.recv_timeout(patience()).expect("the reader looks at the table");
             drop(earlier);
             reader.join().expect("the reader does not panic")
         })

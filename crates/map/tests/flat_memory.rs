@@ -3,8 +3,6 @@
 //! tests have deferred.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
-use relativist_testing as _;
-
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use relativist::{FlatMap, Resizing, read};
 use relativist_rcu::barrier;
+use relativist_testing::patience;
 
 use counting::ALLOCATED;
 
@@ -38,9 +37,9 @@ fn since(before: usize) -> usize {
     ALLOCATED.load(Relaxed).saturating_sub(before)
 }
 
-/// Polls for at most a minute.
+/// Polls until the condition holds. Returns false if it never does.
 fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + patience();
     while !condition() {
         if Instant::now() > end {
             return false;

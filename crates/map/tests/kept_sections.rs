@@ -2,8 +2,6 @@
 //! deferred functions of the whole process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
-use relativist_testing as _;
-
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use relativist::{HashMap, Resizing, Stats, read};
+use relativist_testing::patience;
 
 const ENTRIES: u64 = 1 << 17;
 
@@ -21,11 +20,11 @@ fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls for at most two minutes.
+/// Polls until the condition holds. Returns false if it never does.
 fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
-        if start.elapsed() > Duration::from_secs(120) {
+        if start.elapsed() > patience() {
             return false;
         }
         thread::sleep(Duration::from_millis(1));

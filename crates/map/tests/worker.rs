@@ -2,8 +2,6 @@
 //! is one resizer per process.
 #![cfg(not(any(relativist_loom, relativist_shuttle)))]
 
-use relativist_testing as _;
-
 use std::cell::RefCell;
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -11,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relativist::{Guard, HashMap, read};
+use relativist_testing::patience;
 
 /// How many destructors have panicked on the resizer's thread.
 static EXPLODED: AtomicUsize = AtomicUsize::new(0);
@@ -56,9 +55,9 @@ impl Drop for StaysThere {
     }
 }
 
-/// Polls for at most a minute.
+/// Polls until the condition holds. Returns false if it never does.
 fn comes_true(condition: impl FnMut() -> bool) -> bool {
-    comes_true_within(Duration::from_secs(60), condition)
+    comes_true_within(patience(), condition)
 }
 
 fn comes_true_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {

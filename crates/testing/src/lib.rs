@@ -1,5 +1,5 @@
-//! What the tests of all crates share: [`alone`] runs a test in a process of its own, and a
-//! [`watchdog`] ends test programs that hang.
+//! What the tests of all crates share: [`alone`] runs a test in a process of its own, a
+//! [`watchdog`] ends test programs that hang, and [`patience`] says how long a test waits.
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.
@@ -8,7 +8,9 @@
 //! that start their own program need it.
 
 mod alone;
+mod patience;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
 
 pub use alone::{alone, own_program};
+pub use patience::patience;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, yield_now};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use relativist::{AllocError, Stats, read};
+use relativist_testing::patience;
 
 use crate::operations::{Map, Operation, Set, builder};
 use crate::parts::{Bench, KEYS, Name, Part};
@@ -25,8 +26,6 @@ pub enum Effect {
 
 /// Keys with values.
 type Contents = BTreeMap<u64, u64>;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// What the suite needs of maps, sets and tables.
 pub trait Subject: Send + Sync + Sized + 'static {
@@ -151,7 +150,7 @@ fn assert_usable<S: Subject>(subject: &Arc<S>) {
         drop(shared);
         done.send(()).unwrap();
     });
-    ended.recv_timeout(LIMIT).expect("the map cannot be used: a lock may still be held");
+    ended.recv_timeout(patience()).expect("the map cannot be used: a lock may still be held");
     thread.join().unwrap();
     assert!(!relativist_rcu::is_reading(), "a read section is still open");
     use_it(&**subject);
@@ -172,7 +171,7 @@ impl Setting {
         let reader = Reader::enter();
         let resized = Arc::clone(subject);
         let resizer = thread::spawn(move || resized.resize_to(buckets).unwrap());
-        let end = Instant::now() + LIMIT;
+        let end = Instant::now() + patience();
         while subject.stats().buckets != buckets {
             assert!(Instant::now() < end, "the new array was not published in time");
             yield_now();

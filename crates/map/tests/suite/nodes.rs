@@ -12,7 +12,7 @@ use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, raw, read};
 
 use crate::hashing::Hashing;
-use crate::reentrance::{assert_refused, within_a_minute};
+use crate::reentrance::{assert_refused, in_time};
 use crate::references::filled;
 use crate::rendezvous::{ROUNDS, assert_meet};
 use crate::scan::{self, IN_ORDER, RESIDENTS};
@@ -128,7 +128,7 @@ impl Clone for Deferring {
 /// Renaming holds the resizer's mutex, which a deferred function would wait for.
 #[test]
 fn nothing_deferred_runs_while_an_entry_is_renamed() {
-    within_a_minute(|| {
+    in_time(|| {
         let map = Arc::new(manual::<u64, Deferring, _>(RandomState::new()));
         map.pin().insert(0, Deferring(Arc::downgrade(&map)));
         (0..10).for_each(|key| map.rename(&key, key + 1).unwrap());
@@ -147,7 +147,7 @@ fn bare_table() -> Table {
 /// all.
 #[test]
 fn updates_during_an_entry_panic() {
-    within_a_minute(|| {
+    in_time(|| {
         let tables = [bare_table(), bare_table(), bare_table()];
         let guard = read();
         let entry = |n: usize| tables[n].entry(raw::Hash::new(7), |_| true, &guard);

@@ -6,9 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
 
 use relativist::flat::Relocatable;
+use relativist_testing::patience;
 
 use crate::hashing::Hashing;
 use crate::tested::{HashMap, manual};
@@ -76,7 +76,7 @@ fn assert_intact(map: Map) -> Map {
         map.resize_to(2).unwrap();
         done.send(map).unwrap();
     });
-    result.recv_timeout(Duration::from_secs(60)).expect("the map works and no lock is held")
+    result.recv_timeout(patience()).expect("the map works and no lock is held")
 }
 
 #[test]

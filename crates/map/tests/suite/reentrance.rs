@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
-use std::time::Duration;
 
 use relativist::flat::Relocatable;
+use relativist_testing::patience;
 
 use crate::hashing::{Hashing, IDENTITY};
 use crate::tested::{HashMap, build, builder, manual};
@@ -58,18 +58,18 @@ fn destructors_may_resize_the_map() {
         relativist_rcu::barrier();
         done.send(DROPPED.load(Relaxed)).unwrap();
     });
-    let dropped = result.recv_timeout(Duration::from_secs(60)).expect("no lock is held while destructors run");
+    let dropped = result.recv_timeout(patience()).expect("no lock is held while destructors run");
     assert_eq!(dropped, 2999);
 }
 
 /// Runs `action` on another thread, so that the test fails if it hangs.
-pub fn within_a_minute(action: impl FnOnce() + Send + 'static) {
+pub fn in_time(action: impl FnOnce() + Send + 'static) {
     let (done, result) = channel();
     thread::spawn(move || {
         action();
         done.send(()).unwrap();
     });
-    result.recv_timeout(Duration::from_secs(60)).expect("nothing hangs, and nothing panics that should not");
+    result.recv_timeout(patience()).expect("nothing hangs, and nothing panics that should not");
 }
 
 /// Checks that `action` panics because the update would wait for itself.
@@ -118,7 +118,7 @@ fn keys(number: u64) -> HashMap<Key, u64, Hashing> {
 
 #[test]
 fn updates_inside_eq_panic() {
-    within_a_minute(|| {
+    in_time(|| {
         let updates: [fn(); 4] = [
             || _ = KEYS.pin().insert(Key(77), 9), // in another bucket
             || _ = KEYS.pin().insert(Key(1), 9),
@@ -147,7 +147,7 @@ fn updates_inside_eq_panic() {
 
 #[test]
 fn eq_may_look_up_and_update_other_maps() {
-    within_a_minute(|| {
+    in_time(|| {
         static ONE: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
         static TWO: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
         IN_EQ.set(Some(|| {

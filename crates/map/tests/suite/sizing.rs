@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use relativist::raw::Table;
 use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
+use relativist_testing::patience;
 
 use crate::hashing::MIXED;
 
 /// Waits until the background thread has resized a map to this number of buckets.
 #[track_caller]
 fn wait_for_buckets<V>(map: &HashMap<u64, V>, expected: RangeInclusive<usize>) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + patience();
     while !expected.contains(&map.buckets()) {
         assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
         sleep(Duration::from_millis(1));

@@ -8,6 +8,7 @@ use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use relativist::{BuildError, PolicyError, Relocatable, Resizing};
+use relativist_testing::patience;
 
 use crate::hashing::MIXED;
 use crate::tested::{HashMap, build, builder, try_build};
@@ -15,7 +16,7 @@ use crate::tested::{HashMap, build, builder, try_build};
 /// Waits until updates and the background thread have resized a map to this number of buckets.
 #[track_caller]
 fn wait_for_buckets(map: &HashMap<u64, u64>, expected: RangeInclusive<usize>) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + patience();
     while !expected.contains(&map.buckets()) {
         assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
         sleep(Duration::from_millis(1));
@@ -62,7 +63,7 @@ unsafe impl Relocatable for Slow {}
 
 impl Hash for Slow {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + 2 * patience();
         while HELD.load(SeqCst) && Instant::now() < end {
             IS_MOVING.store(true, SeqCst);
             yield_now();
@@ -80,7 +81,7 @@ fn reserving_less_keeps_the_larger_size() {
     HELD.store(true, SeqCst);
     scope(|scope| {
         scope.spawn(|| map.reserve(3000));
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + patience();
         while !IS_MOVING.load(SeqCst) {
             assert!(Instant::now() < end, "the first thread moves no key");
             yield_now();

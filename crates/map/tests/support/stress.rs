@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use relativist::Resizing;
 use relativist::flat::Relocatable;
+use relativist_testing::patience;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
@@ -238,12 +239,12 @@ fn look_up_all(map: &Map, residents: u64) {
     }
 }
 
-/// Waits until the condition is true, for at most a minute.
+/// Waits until the condition is true.
 #[track_caller]
 fn eventually(condition: impl Fn() -> bool, what: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + patience();
     while !condition() {
-        assert!(Instant::now() < end, "not after a minute: {what}");
+        assert!(Instant::now() < end, "it never happens: {what}");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -6,6 +6,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use relativist::flat::Relocatable;
+use relativist_testing::patience;
 
 use crate::random::mix;
 
@@ -35,7 +36,7 @@ impl Tally {
     /// its values are dropped when that is done.
     #[track_caller]
     pub fn assert_live(&self, expected: u64) {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + patience();
         relativist_rcu::barrier();
         while self.live() != expected {
             assert!(Instant::now() < end, "{} values are alive instead of {expected}", self.live());

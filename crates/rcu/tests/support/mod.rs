@@ -3,9 +3,7 @@
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Far more than anything here takes, even under CPU pressure. Many mutations are noticed by this
-/// limit.
-const LIMIT: Duration = Duration::from_secs(120);
+use relativist_testing::patience;
 
 /// Runs `body` on its own thread. Panics if it panics, or does not end.
 #[allow(dead_code)] // not every test binary needs each of these
@@ -13,7 +11,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(body()));
-    match ended.recv_timeout(LIMIT) {
+    match ended.recv_timeout(patience()) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
             Err(panic) => std::panic::resume_unwind(panic),
@@ -23,13 +21,13 @@ pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
     }
 }
 
-/// Waits until `condition` holds; panics if it takes longer than [`LIMIT`].
+/// Waits until `condition` holds; panics if it never does.
 #[allow(dead_code)]
 #[track_caller]
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < LIMIT, "the wait has no end");
+        assert!(start.elapsed() < patience(), "the wait has no end");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

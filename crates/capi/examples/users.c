@@ -82,13 +82,15 @@ static bool get_shell(const char *name, char shell[16])
 static void *read_until_done(void *count)
 {
     char name[16], shell[16];
+    unsigned long i = 0;
 
-    for (unsigned long i = 0; !atomic_load(&done); i++) {
-        snprintf(name, sizeof(name), "user%lu", i % 1000);
+    /* At least once, even if the writer is done before this thread runs. */
+    do {
+        snprintf(name, sizeof(name), "user%lu", i++ % 1000);
         if (!get_shell(name, shell) || (strcmp(shell, "/bin/sh") && strcmp(shell, "/bin/false")))
             abort();
-        ++*(unsigned long *)count;
-    }
+    } while (!atomic_load(&done));
+    *(unsigned long *)count = i;
     return NULL;
 }
 

@@ -25,6 +25,20 @@ const MAN_TAIL: &str = "\
 .SH EXIT STATUS
 0 after an orderly end, 1 for an invalid command line, 64 for options that contradict each other, 67 for an unknown user, 70 when a
 thread failed, 71 when the operating system refused something.
+.SH FILES
+The unit for systemd uses these files:
+.TP
+.I /etc/relativistd.toml
+options, for \\-\\-config
+.TP
+.I /etc/default/relativistd
+further command line arguments, in the variable RELATIVISTD_OPTIONS, and other variables of the environment
+.TP
+.I /var/lib/relativistd/items
+the snapshot, for \\-\\-snapshot
+.TP
+.I /run/relativistd
+a folder for Unix sockets
 .SH SEE ALSO
 .BR memcached (1),
 whose options, protocols and statistics these are

@@ -24,6 +24,7 @@ fn the_committed_unit_and_configuration_are_valid() {
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
     let (path, flags) = line.split_once(' ').unwrap();
     assert_eq!(path, "/usr/bin/relativistd");
+    let flags = flags.strip_suffix(" $RELATIVISTD_OPTIONS").expect("options of /etc/default");
     // systemd creates the folder for the snapshot.
     let folder = tempfile::tempdir().unwrap();
     let flags =

@@ -11,13 +11,14 @@
 #   are in a database outside the registry, so only a release checks them.
 # - bills: each crate has a bill of materials (cargo-cyclonedx), and the server's binary a list of
 #   its dependencies (cargo-auditable). Both have what cargo links.
+# - deb: the Debian packages (ci/packages.sh). Not in the clone, so that it need not build everything again.
 #
 # The first run builds the tools. The packages, the bills and the server are in target/publish/files.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mode=${1:-}
-checks=(packages features interfaces dependencies bills)
+checks=(packages features interfaces dependencies bills deb)
 [ $# -lt 2 ] || checks=("${@:2}")
 case $mode in
   "" | --dry-run | --released) ;;
@@ -148,6 +149,11 @@ bills() {
   cp "$CARGO_TARGET_DIR/${profile/dev/debug}/relativistd" "$files"
   objcopy --dump-section .dep-v0="$work/list" "$files/relativistd" /dev/null
   python3 ci/release.py list "$work/list" "$work/relativistd.linked"
+}
+
+deb() {
+  (cd "$checkout" && env --unset=RUSTFLAGS --unset=SOURCE_DATE_EPOCH CARGO_TARGET_DIR="$builds" ci/packages.sh)
+  cp "$builds"/packages/*.deb "$files"
 }
 
 source ci/debian.sh

@@ -202,7 +202,12 @@ impl<K: Hash, V, S: BuildHasher> Table<K, V, S> {
             });
             chains.extend(first.later());
         }
+        // Lookups find an entry in its part until that has the flag. A clear that comes from a part
+        // with the flag must not remove the entry from the new bucket before that.
+        let merged = next.bucket_at(to);
+        let word = lock(merged).expect("the next array is not being resized yet");
         parts().for_each(leave_behind);
+        unlock(merged, word);
     }
 
     /// Finishes a resize in progress: moves the buckets that no thread has claimed, and waits until

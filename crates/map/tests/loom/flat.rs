@@ -376,6 +376,29 @@ fn iteration_while_buckets_move() {
     }
 }
 
+/// T3: after a clear, lookups find none of the entries that were in the map before, while the table
+/// is resized.
+#[test]
+fn clear_while_buckets_move() {
+    for (from, to) in [(2, 4), (4, 2)] {
+        explore(unless_quick(2), move || {
+            let map = map(&[0, 4, 9]);
+            map.resize_to(from).unwrap();
+            wait_for_readers();
+            wait_for_readers();
+            let guard = read();
+            // SAFETY: the thread is joined before the guard is dropped.
+            let shared = unsafe { Shared::new(&guard) };
+            let resizer = alongside(&map, shared, move |map, _| map.resize_to(to).unwrap());
+            map.clear(&guard);
+            [0, 4, 9].iter().for_each(|&key| assert_eq!(get(&map, key, &guard), None, "{key} was removed"));
+            resizer.join().unwrap();
+            drop(guard);
+            assert_holds(&map, &[]);
+        });
+    }
+}
+
 /// T3: updates of one bucket exclude each other, even if they do not change its first word.
 #[test]
 fn updates_of_later_segments() {

@@ -35,12 +35,12 @@ use crate::observability::stats::{Counters, Registry};
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
+use crate::snapshot::record::SnapshotRecord;
 use relativist_cache::Ticker;
 use relativist_cache::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Value, ValueRef};
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 pub use classic::Fetch;
 pub use dump::Dump;
@@ -85,11 +85,27 @@ pub struct SharedState {
     pub prefixes: Prefixes,
     /// All sessions.
     pub connections: SessionRegistry,
-    /// The second in which the last snapshot was written; 0 before the first one.
-    pub snapshot_written: AtomicU32,
+    /// The snapshots that were written.
+    pub snapshots: SnapshotRecord,
 }
 
+/// The number of items among which [`SharedState::longest_idle`] looks. The sample has the items
+/// with the lowest hashes, which is as good as a random one.
+const AGE_SAMPLE: usize = 1024;
+
 impl SharedState {
+    /// Seconds since the last access to the longest unused of about [`AGE_SAMPLE`] items.
+    pub fn longest_idle(&self) -> u32 {
+        let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
+        while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
+            cursor = self.cache.scan(from, |hit| {
+                age = age.max(hit.idle);
+                seen += 1;
+            });
+        }
+        age
+    }
+
     /// Limits on what a client can make a connection buffer.
     pub fn limits(&self) -> Limits {
         // A key has at least one byte. Longer keys leave less room for the value, which is checked

@@ -27,6 +27,7 @@ use crate::security::auth::Users;
 use crate::security::privileges;
 use crate::security::sandbox;
 use crate::security::tls::Tls;
+use crate::snapshot::record::{SnapshotRecord, Written};
 use crate::snapshot::{Occasion, Restored, Snapshot, folder};
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
@@ -38,10 +39,9 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Environment variable that names the file with the users for SASL.
 const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
@@ -244,7 +244,7 @@ impl Loaded<'_> {
             watch,
             prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
-            snapshot_written: AtomicU32::new(0),
+            snapshots: SnapshotRecord::default(),
             options: options.clone(),
         });
         let acceptor = Acceptor::new(Arc::clone(&shared), threads, listeners)
@@ -405,11 +405,12 @@ impl Saver {
 
 fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
-    let items = snapshot
-        .write(&shared.cache, occasion)
-        .map_err(|error| StartError::System(format!("cannot write the snapshot {path}"), error))?;
-    // Relaxed: a statistic, on which no other data depends.
-    shared.snapshot_written.store(shared.ticker.clock().now(), Ordering::Relaxed);
+    let start = Instant::now();
+    let items = snapshot.write(&shared.cache, occasion).map_err(|error| {
+        shared.snapshots.note(None);
+        StartError::System(format!("cannot write the snapshot {path}"), error)
+    })?;
+    shared.snapshots.note(Some(Written { at: shared.ticker.clock().now(), took: start.elapsed(), items }));
     shared.log.write(Level::Trouble, format_args!("{items} items written to {path}"));
     Ok(())
 }

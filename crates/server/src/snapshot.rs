@@ -17,6 +17,7 @@
 
 mod format;
 mod moment;
+pub(crate) mod record;
 
 use crate::observability::log::{Level, Log};
 pub(crate) use format::Occasion;

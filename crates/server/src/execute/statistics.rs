@@ -21,10 +21,6 @@ use std::fmt::Display;
 /// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
 
-/// The number of items among which `items:1:age` looks for the one that was unused for longest. The
-/// sample has the items with the lowest hashes, which is as good as a random one.
-const AGE_SAMPLE: usize = 1024;
-
 /// The destination of statistics.
 pub(super) struct Report<'o> {
     out: &'o mut Vec<u8>,
@@ -329,7 +325,7 @@ impl Executor<'_> {
         for name in ["age_hot", "age_warm"] {
             stat(name, 0);
         }
-        stat("age", self.age() as usize);
+        stat("age", self.shared.longest_idle() as usize);
         stat("mem_requested", usage.item_bytes);
         let totals = self.shared.counters.totals();
         let sweeps = self.shared.counters.sweeps(&usage.sweeps);
@@ -361,18 +357,6 @@ impl Executor<'_> {
         }
         stat("hits_to_cold", totals.get_hits as usize);
         stat("hits_to_temp", 0);
-    }
-
-    /// Seconds since the last access to the longest unused of [`AGE_SAMPLE`] items.
-    fn age(&self) -> u32 {
-        let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
-        while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
-            cursor = self.shared.cache.scan(from, |hit| {
-                age = age.max(hit.idle);
-                seen += 1;
-            });
-        }
-        age
     }
 
     fn slabs(&self, report: &mut Report<'_>) {

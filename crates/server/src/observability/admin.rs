@@ -23,6 +23,7 @@ use crate::net::Stopper;
 use crate::observability::log::{Level, Log};
 use history::{History, Moment};
 use http::{Request, Response};
+use metrics::Format;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use relativist_cache::{TableStats, Usage};
@@ -196,7 +197,10 @@ impl Panel {
         match request.path {
             "/" => Response::ok("text/html; charset=utf-8", STATUS_PAGE),
             "/stats.json" => Response::ok("application/json", report::json(self).to_string()),
-            "/metrics" => Response::ok("text/plain; version=0.0.4; charset=utf-8", metrics::text(self)),
+            "/metrics" => {
+                let format = Format::wanted(request.accept);
+                Response::ok(format.content_type(), metrics::text(self, format))
+            }
             "/healthz" if self.stopper.is_stopping() => Response::unavailable("stopping\n"),
             "/healthz" => Response::ok("text/plain; charset=utf-8", "ok\n"),
             _ => Response::not_found(),

@@ -9,6 +9,7 @@ mod client;
 mod connections;
 mod harness;
 mod large;
+mod openmetrics;
 mod parity;
 mod replay;
 mod statistics;

@@ -20,6 +20,8 @@ const MAX_HEADERS: usize = 64;
 pub(super) struct Request<'h> {
     /// The path without the query.
     pub(super) path: &'h str,
+    /// The media types that the client wants: the header `Accept`, or empty.
+    pub(super) accept: &'h str,
     /// Whether only the head of the response is wanted.
     is_head: bool,
 }
@@ -88,7 +90,11 @@ fn parse(bytes: &[u8]) -> Progress<'_> {
     let target = request.path.unwrap_or_default();
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     match request.method {
-        Some(method @ ("GET" | "HEAD")) => Progress::Complete(Request { path, is_head: method == "HEAD" }),
+        Some(method @ ("GET" | "HEAD")) => {
+            let accept = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
+            let accept = accept.and_then(|header| str::from_utf8(header.value).ok()).unwrap_or_default();
+            Progress::Complete(Request { path, accept, is_head: method == "HEAD" })
+        }
         _ => Progress::Refused(Response::plain("405 Method Not Allowed", "the methods are GET and HEAD\n")),
     }
 }
@@ -181,7 +187,9 @@ mod tests {
 
     #[test]
     fn queries_are_ignored() {
-        let Progress::Complete(request) = parse(b"HEAD /metrics?a=b HTTP/1.0\r\n\r\n") else { panic!("not complete") };
-        assert_eq!(request, Request { path: "/metrics", is_head: true });
+        let Progress::Complete(request) = parse(b"HEAD /metrics?a=b HTTP/1.0\r\naccept: c/d\r\n\r\n") else {
+            panic!("not complete")
+        };
+        assert_eq!(request, Request { path: "/metrics", accept: "c/d", is_head: true });
     }
 }

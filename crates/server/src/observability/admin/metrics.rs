@@ -1,58 +1,55 @@
-//! `/metrics`: statistics in the text format of Prometheus. Counters have the names that they have
-//! in `stats`.
+//! `/metrics`: statistics for Prometheus, in its text format or in OpenMetrics. Counters have the
+//! names that they have in `stats`, apart from units.
+//!
+//! The number of samples is bounded: labels have the values of an enumeration, never those of
+//! clients.
+
+mod text;
 
 use super::Panel;
-use crate::observability::latency::Kind;
-use nix::sys::resource::{UsageWho, getrusage};
+use crate::observability::latency::Kind as CommandKind;
+use crate::options::PROTOCOL_VERSION;
+use crate::process::resources;
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};
 use relativist_cache::TableStats;
-use std::fmt::{Display, Write};
+use relativist_rcu::contention::{self, Counts};
+use std::fmt::Display;
 use std::fs;
-use std::sync::atomic::Ordering;
+pub(super) use text::Format;
+use text::{Kind, Text};
 
-/// Metrics as text.
-struct Text(String);
+/// Chains with at least as many items are counted together.
+const LONG_CHAIN: usize = 16;
 
-impl Text {
-    fn line(&mut self, line: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{line}").expect("writing to a string does not fail");
-    }
-
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        self.line(format_args!("# HELP relativistd_{name} {help}"));
-        self.line(format_args!("# TYPE relativistd_{name} {kind}"));
-    }
-
-    fn metric(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.head(name, kind, help);
-        self.line(format_args!("relativistd_{name} {value}"));
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.metric(name, "gauge", help, value);
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.metric(name, "counter", help, value);
-    }
-}
-
-pub(super) fn text(panel: &Panel) -> String {
-    let shared = &panel.shared;
-    let mut text = Text(String::new());
-    text.head("info", "gauge", "The version, as a label.");
-    text.line(format_args!("relativistd_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")));
+pub(super) fn text(panel: &Panel, format: Format) -> String {
+    let mut text = Text::new(format);
+    text.head("info", Kind::Info, "The version, and the version of memcached with which it is compatible.");
+    let version = env!("CARGO_PKG_VERSION");
+    text.sample("info", format_args!("version=\"{version}\",memcached=\"{PROTOCOL_VERSION}\""), 1);
     process(panel, &mut text);
+    descriptors(panel, &mut text);
+    certificates_and_snapshots(panel, &mut text);
     connections(panel, &mut text);
     memory(panel, &mut text);
-    for (name, help, value) in shared.counters.since_start().each() {
-        let name = name.strip_prefix("total_").unwrap_or(name);
-        text.counter(&format!("{name}_total"), help, value);
+    sweeps(panel, &mut text);
+    for (name, help, value) in panel.shared.counters.since_start().each() {
+        text.counter(&format!("{}_total", base_name(name)), help, value);
     }
     resizes(panel, &mut text);
+    locks(&mut text);
     latencies(panel, &mut text);
-    text.0
+    text.finish()
+}
+
+/// The name of a counter of `stats` as a metric, without `_total`: a unit comes last.
+fn base_name(statistic: &str) -> &str {
+    match statistic {
+        "bytes_read" => "read_bytes",
+        "bytes_written" => "written_bytes",
+        _ => statistic.strip_prefix("total_").unwrap_or(statistic),
+    }
 }
 
 fn process(panel: &Panel, text: &mut Text) {
@@ -67,6 +64,55 @@ fn process(panel: &Panel, text: &mut Text) {
     if let Some(bytes) = resident_bytes() {
         text.gauge("resident_memory_bytes", "Resident memory of the process.", bytes);
     }
+}
+
+/// The resident memory of this process, where the system reports it.
+fn resident_bytes() -> Option<u64> {
+    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    pages.checked_mul(page.try_into().ok()?)
+}
+
+fn descriptors(panel: &Panel, text: &mut Text) {
+    if let Some(open) = open_descriptors() {
+        text.gauge("open_file_descriptors", "Open files and sockets of the process.", open);
+    }
+    if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        text.gauge("file_descriptors_limit", "Maximum number of open files and sockets.", limit);
+    }
+    text.gauge(
+        "reserved_file_descriptors",
+        "File descriptors that the server reserves for itself.",
+        resources::descriptors_of_our_own(panel.shared.options.threads),
+    );
+    if let Some(overflows) = listen_overflows() {
+        let help = "Connections lost because a queue of new connections was full, in this network namespace.";
+        text.counter("network_listen_overflows_total", help, overflows);
+    }
+}
+
+/// The number of open descriptors, where the system reports it.
+fn open_descriptors() -> Option<u64> {
+    const FOLDER: &str = "/proc/self/fd";
+    // Since Linux 6.2 this is the number. Counting takes long if there are many.
+    match fs::metadata(FOLDER).ok()?.len() {
+        // The folder is itself open while it is read.
+        0 => Some(fs::read_dir(FOLDER).ok()?.count().saturating_sub(1) as u64),
+        count => Some(count),
+    }
+}
+
+/// How often the kernel refused a connection because the queue of a listening socket was full. It
+/// counts all sockets of the network namespace, since the namespace was made.
+fn listen_overflows() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/net/netstat").ok()?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt:")).map(str::split_whitespace);
+    let (names, values) = (lines.next()?, lines.next()?);
+    names.zip(values).find_map(|(name, value)| (name == "ListenOverflows").then_some(value))?.parse().ok()
+}
+
+fn certificates_and_snapshots(panel: &Panel, text: &mut Text) {
+    let shared = &panel.shared;
     if let Some(tls) = &shared.tls {
         text.gauge("certificate_age_seconds", "Seconds since the certificates were read.", tls.age().as_secs());
         if let Some(expiry) = tls.expiry() {
@@ -77,26 +123,26 @@ fn process(panel: &Panel, text: &mut Text) {
             );
         }
     }
-    // Relaxed: no other data depends on this number.
-    let written = shared.snapshot_written.load(Ordering::Relaxed);
-    if written > 0 {
-        text.gauge("snapshot_written_seconds", "When the last snapshot was written, in Unix seconds.", written);
-        let age = shared.ticker.clock().now().saturating_sub(written);
-        text.gauge("snapshot_age_seconds", "Seconds since the last snapshot was written.", age);
+    if shared.options.snapshot.is_none() {
+        return;
     }
-}
-
-/// The resident memory of this process, where the system reports it.
-fn resident_bytes() -> Option<u64> {
-    let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
-    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
-    pages.checked_mul(page.try_into().ok()?)
+    let attempts = shared.snapshots.so_far();
+    text.counter("snapshots_total", "Snapshots written.", attempts.written);
+    text.counter("snapshot_failures_total", "Snapshots that could not be written.", attempts.failed);
+    if let Some(last) = attempts.last {
+        text.gauge("snapshot_written_seconds", "When the last snapshot was written, in Unix seconds.", last.at);
+        let age = shared.ticker.clock().now().saturating_sub(last.at);
+        text.gauge("snapshot_age_seconds", "Seconds since the last snapshot was written.", age);
+        let took = last.took.as_secs_f64();
+        text.gauge("snapshot_duration_seconds", "How long the writing of the last snapshot took.", took);
+        text.gauge("snapshot_items", "Items in the last snapshot.", last.items);
+    }
 }
 
 fn connections(panel: &Panel, text: &mut Text) {
     let shared = &panel.shared;
     let limit = &shared.connection_limit;
-    text.gauge("connections", "Open connections.", limit.open());
+    text.gauge("current_connections", "Open connections.", limit.open());
     text.gauge("connections_limit", "Maximum number of open connections.", limit.limit());
     text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!limit.is_paused()));
     text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", limit.pauses());
@@ -118,7 +164,7 @@ fn connections(panel: &Panel, text: &mut Text) {
 
 fn memory(panel: &Panel, text: &mut Text) {
     let usage = panel.shared.cache.usage();
-    text.gauge("items", "Items stored.", usage.items);
+    text.gauge("current_items", "Items stored.", usage.items);
     text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "Limit on the memory of items and table.", usage.limit);
     text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.mapped_bytes);
@@ -130,7 +176,12 @@ fn memory(panel: &Panel, text: &mut Text) {
     text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
     text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));
-    let sweeps = usage.sweeps;
+    let limit = panel.shared.options.max_item_size;
+    text.gauge("item_limit_bytes", "Maximum size of an item.", limit);
+}
+
+fn sweeps(panel: &Panel, text: &mut Text) {
+    let sweeps = panel.shared.cache.usage().sweeps;
     text.counter("evictions_total", "Items evicted.", sweeps.evictions);
     text.counter("evicted_unfetched_total", "Evicted items that were never fetched.", sweeps.evicted_unfetched);
     text.counter(
@@ -143,6 +194,11 @@ fn memory(panel: &Panel, text: &mut Text) {
         "evicted_age_seconds",
         "Age of the last evicted item: seconds since its last access.",
         sweeps.evicted_time,
+    );
+    text.gauge(
+        "longest_unused_seconds",
+        "Seconds since the last access to the longest unused item of a sample.",
+        panel.shared.longest_idle(),
     );
     text.counter("reclaimed_total", "Expired or flushed items that a store freed or replaced.", sweeps.reclaimed);
     text.counter(
@@ -166,27 +222,51 @@ fn resizes(panel: &Panel, text: &mut Text) {
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
+    text.counter("rcu_grace_periods_total", "Grace periods of the whole process.", relativist_rcu::grace_periods());
     let (surveyed, _) = panel.look();
     text.gauge("table_longest_chain", "Maximum number of items in a bucket.", surveyed.longest_chain);
+    text.head("table_chains", Kind::Gauge, "Buckets by the number of their items.");
+    for length in 0..=LONG_CHAIN {
+        let lengths = if length < LONG_CHAIN { length..length + 1 } else { length..usize::MAX };
+        let counts = surveyed.chain_lengths.iter().enumerate().filter(|(length, _)| lengths.contains(length));
+        let buckets: usize = counts.map(|(_, count)| count).sum();
+        let more = if length < LONG_CHAIN { "" } else { "+" };
+        text.sample("table_chains", format_args!("items=\"{length}{more}\""), buckets);
+    }
+}
+
+/// How contended locks are, if the server was built to count that.
+fn locks(text: &mut Text) {
+    if !contention::ENABLED {
+        return;
+    }
+    let counts = contention::counts();
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&Counts) -> f64| {
+        text.head(name, Kind::Counter, help);
+        for count in &counts {
+            text.sample(name, format_args!("site=\"{}\"", count.site), value(count));
+        }
+    };
+    family("lock_acquisitions_total", "How often a lock was taken.", &|count| count.acquisitions as f64);
+    family("lock_contended_total", "How often a lock was held by another thread.", &|count| count.contended as f64);
+    family("lock_waited_seconds_total", "Time for which threads waited for a lock.", &|count| {
+        count.waited.as_secs_f64()
+    });
 }
 
 fn latencies(panel: &Panel, text: &mut Text) {
-    text.head(
-        "command_seconds",
-        "histogram",
-        "Execution times of a sample of the commands. Time after a pause is not included.",
-    );
-    for kind in Kind::ALL {
+    let help = "Execution times of a sample of the commands. Time after a pause is not included.";
+    text.head("command_seconds", Kind::Histogram, help);
+    for kind in CommandKind::ALL {
         let (times, name) = (panel.shared.counters.latencies(kind), kind.name());
         let mut bucket = |bound: &dyn Display, count: u64| {
-            text.line(format_args!("relativistd_command_seconds_bucket{{command=\"{name}\",le=\"{bound}\"}} {count}"));
+            text.sample("command_seconds_bucket", format_args!("command=\"{name}\",le=\"{bound}\""), count);
         };
         for (nanoseconds, below) in times.cumulative() {
             bucket(&(nanoseconds as f64 / 1e9), below);
         }
         bucket(&"+Inf", times.count());
-        let (seconds, count) = (times.total().as_secs_f64(), times.count());
-        text.line(format_args!("relativistd_command_seconds_sum{{command=\"{name}\"}} {seconds}"));
-        text.line(format_args!("relativistd_command_seconds_count{{command=\"{name}\"}} {count}"));
+        text.sample("command_seconds_sum", format_args!("command=\"{name}\""), times.total().as_secs_f64());
+        text.sample("command_seconds_count", format_args!("command=\"{name}\""), times.count());
     }
 }

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# A real Prometheus scrapes two servers, one under load. It must answer each query of the dashboard, and evaluate
+# each alert. The alert rules have tests of their own. Installs Prometheus from Debian's packages, if it is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+source ci/debian.sh
+debian promtool --no-install-recommends prometheus
+debian openssl openssl
+promtool check config deploy/prometheus/prometheus.yml
+promtool test rules deploy/prometheus/relativistd.rules.test.yml
+cargo build --release --locked
+python3 ci/watch_session.py "${CARGO_TARGET_DIR:-target}/release"

@@ -1,12 +1,16 @@
 """Checks the book: commands, links, words, statistics. docs.sh runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs only
 the commands of that page, which may need more than those of the others: see capi.sh."""
 
+import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +49,9 @@ def main(programs, write, only):
     if not only:
         problems += [problem for page in PAGES + OTHERS for problem in dead_links(page)]
         problems += [problem for page in PAGES + OTHERS for problem in forbidden_words(page)]
-        problems += missing_pages() + undescribed_statistics(programs)
+        problems += missing_pages() + undescribed_alerts()
+        with everything(programs) as server:
+            problems += undescribed_statistics(server) + undescribed_metrics(server, write)
     for problem in problems:
         print(f"docs: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -128,31 +134,82 @@ def missing_pages():
     return [f"SUMMARY.md lacks {page.name}" for page in PAGES if page.name not in listed | {"SUMMARY.md"}]
 
 
-def undescribed_statistics(programs):
-    """Statistics that the server reports and the page does not describe, and the other way round."""
-    described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
+@contextlib.contextmanager
+def everything(programs):
+    """A server with all that has statistics of its own: the path of its socket, the port of --admin, and the process."""
     with tempfile.TemporaryDirectory() as folder:
         path, pid, key, certificate = f"{folder}/socket", Path(folder) / "pid", f"{folder}/key", f"{folder}/certificate"
         certify = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out", certificate]
         subprocess.run(certify, check=True, stderr=subprocess.DEVNULL)
         extended = f"idle_timeout=60,ssl_session_cache,ssl_chain_cert={certificate},ssl_key={key}"
-        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended]
+        port = free_port()
+        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended, "--admin", port, "--snapshot", f"{folder}/items"]
         subprocess.run([f"{programs}/relativistd", *options], check=True, stderr=subprocess.DEVNULL)
+        process = int(pid.read_text())
         try:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(path)
-                client.sendall(b"set a:b 0 0 1\r\nx\r\n")
-                for group in ("", " settings", " items", " slabs", " sizes", " conns", " table"):
-                    client.sendall(f"stats{group}\r\n".encode())
-                client.sendall(b"quit\r\n")
-                answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+            yield path, port, process
         finally:
-            os.kill(int(pid.read_text()), 15)
+            os.kill(process, signal.SIGTERM)
+            # It writes a snapshot to the folder.
+            wait_until("the server did not end", lambda: not pid.exists())
+
+
+def undescribed_statistics(server):
+    """Statistics that the server reports and the page does not describe, and the other way round."""
+    described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(server[0])
+        client.sendall(b"set a:b 0 0 1\r\nx\r\n")
+        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table"):
+            client.sendall(f"stats{group}\r\n".encode())
+        client.sendall(b"quit\r\n")
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
     names = re.findall(r"^STAT (\S+)", answer, re.M)
     reported = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", name)) for name in names}
     return [f"stats.md lacks {name}" for name in sorted(reported - described)] + [
         f"stats.md describes {name}, which the server does not report" for name in sorted(described - reported)
     ]
+
+
+def undescribed_metrics(server, write):
+    """The table of metrics is what the server says about them."""
+    _, port, process = server
+    os.kill(process, signal.SIGUSR2)
+    wait_until("the server wrote no snapshot", lambda: "relativistd_snapshot_age_seconds" in fetch(port))
+    text = fetch(port)
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
+    labels = {}
+    for name, inner in re.findall(r"^(\w+)\{(.*)\} ", text, re.M):
+        labels.setdefault(re.sub("_(bucket|sum|count)$", "", name), set()).update(re.findall(r'(\w+)="', inner))
+    table = "| metric | type | labels | meaning |\n|---|---|---|---|\n"
+    for name, meaning in sorted(re.findall(r"^# HELP (\S+) (.*)$", text, re.M)):
+        names = ", ".join(f"`{label}`" for label in sorted(labels.get(name, ())))
+        table += f"| `{name}` | {kinds[name]} | {names} | {meaning} |\n"
+    page = ROOT / "docs/src/watch.md"
+    start, old, after = re.fullmatch(r"(.*<!-- metrics -->\n)(.*)(<!-- end -->.*)", page.read_text(), re.S).groups()
+    if write:
+        page.write_text(start + table + after)
+    return [] if write or old == table else ["watch.md: the table of metrics is out of date: run ci/docs.sh --write"]
+
+
+def wait_until(problem, is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        if time.monotonic() > end:
+            raise SystemExit(f"docs: {problem}")
+        time.sleep(0.05)
+
+
+def fetch(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        return reply.read().decode()
+
+
+def undescribed_alerts():
+    """Alerts that the page does not describe, and the other way round."""
+    described = set(re.findall(r"^\| `(Relativistd\w+)`", (ROOT / "docs/src/watch.md").read_text(), re.M))
+    alerts = set(re.findall(r"alert: (\w+)", (ROOT / "deploy/prometheus/relativistd.rules.yml").read_text()))
+    return [f"watch.md and the alert rules disagree about {name}" for name in sorted(alerts ^ described)]
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ counters! {
     total_connections,
     /// Connections refused because there were too many.
     rejected_connections,
-    /// Keys asked for by `get` and `gets`.
+    /// Keys asked for by `get`, `gets` and `mg`.
     cmd_get,
     /// Stores attempted.
     cmd_set,
@@ -82,9 +82,9 @@ counters! {
     cmd_touch,
     /// `me` commands.
     cmd_meta,
-    /// Keys found by `get` and `gets`.
+    /// Keys of `cmd_get` that were found.
     get_hits,
-    /// Keys not found by `get` and `gets`.
+    /// Keys of `cmd_get` that were not found.
     get_misses,
     /// Misses because the item had expired.
     get_expired,
@@ -128,7 +128,7 @@ counters! {
     ssl_proto_errors,
     /// TLS handshakes that began a session.
     ssl_new_sessions,
-    /// TLS handshakes that resumed one.
+    /// TLS handshakes that resumed a session.
     ssl_resumed_sessions,
     /// Bytes from clients.
     bytes_read,

@@ -144,11 +144,11 @@ fn connections(panel: &Panel, text: &mut Text) {
     let limit = &shared.connection_limit;
     text.gauge("current_connections", "Open connections.", limit.open());
     text.gauge("connections_limit", "Maximum number of open connections.", limit.limit());
-    text.gauge("accepting_connections", "0 while clients have to wait because of -c.", u8::from(!limit.is_paused()));
-    text.counter("listen_disabled_num_total", "How often clients had to wait because of -c.", limit.pauses());
+    text.gauge("accepting_connections", "0 while clients have to wait because of `-c`.", u8::from(!limit.is_paused()));
+    text.counter("listen_disabled_num_total", "How often clients had to wait because of `-c`.", limit.pauses());
     text.counter(
         "listen_disabled_seconds_total",
-        "Time in which clients had to wait because of -c.",
+        "Time in which clients had to wait because of `-c`.",
         limit.paused_for().as_secs_f64(),
     );
     let buffers = shared.buffer_limit.held();
@@ -157,15 +157,15 @@ fn connections(panel: &Panel, text: &mut Text) {
     let help = "Connections closed because all buffers together exceeded their limit.";
     text.counter("read_buf_oom_total", help, shared.buffer_limit.closed());
     let (watchers, sent, skipped) = shared.watch.counts();
-    text.gauge("log_watchers", "Clients that receive log lines (watch).", watchers);
-    text.counter("log_watcher_sent_total", "Log lines sent to these clients.", sent);
-    text.counter("log_watcher_skipped_total", "Log lines lost because such a client read too slowly.", skipped);
+    text.gauge("log_watchers", "Clients that receive log lines (`watch`).", watchers);
+    text.counter("log_watcher_sent_total", "Log lines sent to clients that receive them (`watch`).", sent);
+    text.counter("log_watcher_skipped_total", "Log lines lost because a client (`watch`) read too slowly.", skipped);
 }
 
 fn memory(panel: &Panel, text: &mut Text) {
     let usage = panel.shared.cache.usage();
-    text.gauge("current_items", "Items stored.", usage.items);
-    text.gauge("items_bytes", "Bytes of these items.", usage.item_bytes);
+    text.gauge("current_items", "Items in the cache.", usage.items);
+    text.gauge("items_bytes", "Bytes of all items in the cache.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "Limit on the memory of items and table.", usage.limit);
     text.gauge("memory_heap_bytes", "Memory for items, free parts included.", usage.mapped_bytes);
     text.gauge(

@@ -211,7 +211,8 @@ impl Cache {
     /// again; only its last answer counts.
     ///
     /// # Errors
-    /// When there is no room for the new item. Nothing was changed then.
+    /// When there is no room for the new item, or for the first expiry of an item. Nothing was
+    /// changed then.
     pub fn update<'a, R>(
         &self,
         key: &[u8],

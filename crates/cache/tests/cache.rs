@@ -4,8 +4,8 @@ use relativist_testing as _;
 
 use relativist_cache::Clock;
 use relativist_cache::{
-    Cache, Change, Content, CountError, Direction, Expiry, Hit, Lookup, MAX_BATCH_KEYS, Marks, Mode, New, Present,
-    Store, TableStats, Value,
+    Cache, Change, Content, CountError, Direction, Expiry, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Marks, Mode, New,
+    Present, Store, TableStats, Value,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -267,6 +267,33 @@ fn get_and_touch_reports_the_expiry_it_has_set() {
         scope.spawn(|| touch_each(1000));
         touch_each(30);
     });
+}
+
+/// An item that never expires has no room for an expiry, and is copied when it gets one. The copy
+/// is the same item for clients. Later expiries change it in place, as they do a large value.
+#[test]
+fn the_first_expiry_of_an_item_changes_nothing_else() {
+    let (cache, clock) = cache();
+    let facts = || {
+        let mut facts = None;
+        cache.peek(b"k", |hit| facts = Some((hit.cas, hit.number, hit.flags, hit.value.to_vec(), hit.marks)));
+        facts.expect("it has not expired")
+    };
+    for (length, growth) in [(100, 0..=8), (LARGE_VALUE, 0..=0)] {
+        let content = Content { flags: 7, exptime: 0, value: &vec![b'v'; length] };
+        cache.store(Mode::Set, b"k", content);
+        assert!(get(&cache, "k").is_some());
+        let (before, bytes) = (facts(), cache.usage().item_bytes);
+        for seconds in [0, 50, 100, 0, 100] {
+            assert!(cache.touch(b"k", seconds));
+            assert_eq!(facts(), before);
+            assert!(growth.contains(&(cache.usage().item_bytes - bytes)), "after {seconds}");
+        }
+        clock.set(clock.now() + 99);
+        assert_eq!(facts(), before);
+        clock.set(clock.now() + 1);
+        assert_eq!(cache.get(b"k", |_| panic!("shown")), Lookup::Expired);
+    }
 }
 
 #[test]

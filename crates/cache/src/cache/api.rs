@@ -52,7 +52,9 @@ pub enum Change<'a> {
     Keep,
     /// Removes the item, if there is one.
     Remove,
-    /// Changes the item, if there is one, in place. It keeps its CAS value.
+    /// Changes the item, if there is one. It keeps its CAS value and its number. The first expiry
+    /// of an item takes memory, unless the value is [large](crate::LARGE_VALUE) or the cache
+    /// [never evicts](crate::Cache::without_eviction). Other marks take none.
     Mark {
         /// The new expiry.
         expiry: Option<Expiry>,

@@ -45,16 +45,22 @@ impl Cache {
         self.update(key, step, |_| ())?
     }
 
-    /// Looks up `key`. If there is an item, sets its expiry and passes it to `visit`.
+    /// Looks up `key`. If there is an item, sets its expiry and passes it to `visit`. An item that
+    /// never expires may have to be copied for that. If there is no room for the copy, the item is
+    /// removed.
     pub fn get_and_touch(&self, key: &[u8], exptime: i32, visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let touch = |present: Present<'_>| {
             let expiry = Some(Expiry::from_protocol(exptime, present.now));
             (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
         };
-        self.update(key, touch, visit).unwrap_or(Lookup::Miss)
+        self.update(key, touch, visit).unwrap_or_else(|_| {
+            self.delete(key);
+            Lookup::Miss
+        })
     }
 
-    /// Sets the expiry of the item under `key`. Returns false if there is none.
+    /// Sets the expiry of the item under `key`, as [`get_and_touch`](Self::get_and_touch) does.
+    /// Returns false if there is none.
     pub fn touch(&self, key: &[u8], exptime: i32) -> bool {
         self.get_and_touch(key, exptime, |_| ()) == Lookup::Hit
     }

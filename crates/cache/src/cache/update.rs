@@ -21,6 +21,8 @@ pub(crate) enum Step<'e> {
     Keep,
     /// Put this item in its place.
     Put(UnlinkedItem<'e>),
+    /// Put this copy in its place, with the same number.
+    Copy(UnlinkedItem<'e>),
     /// Unlink the item.
     Remove,
 }
@@ -74,7 +76,7 @@ impl Cache {
                 match self.step(key, change, item, now) {
                     Ok((step, status)) => {
                         before = status;
-                        let expiry = if let Step::Put(unlinked) = &step {
+                        let expiry = if let Step::Put(unlinked) | Step::Copy(unlinked) = &step {
                             Some(unlinked.expiry())
                         } else {
                             item.map(ItemRef::expiry)
@@ -107,7 +109,7 @@ impl Cache {
         if !shape.is_large() || shape.key_len + shape.value_len > self.max_item {
             return None;
         }
-        let layout = Layout::of(shape);
+        let layout = Layout::of(shape, false);
         let pinned = self.with_room(|| self.store.allocator.pin_new(layout.footprint(), || self.store.table_charge()));
         pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
     }
@@ -141,18 +143,20 @@ impl Cache {
                 let state = self.store.state(item, now);
                 let live = (state == Lookup::Hit).then_some(item);
                 let (step, result) = decide(live, state, now);
+                let is_copy = matches!(step, Step::Copy(_));
                 let left = match step {
                     Step::Keep if live.is_some() => return (result, live, now),
                     Step::Keep | Step::Remove => {
                         entry.remove();
                         None
                     }
-                    Step::Put(unlinked) => {
+                    Step::Put(unlinked) | Step::Copy(unlinked) => {
+                        let number = if is_copy { item.number() } else { self.store.next_number() };
                         match live {
                             Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        let link = unlinked.link(self.store.next_number(), guard, |link| {
+                        let link = unlinked.link(number, guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
                         });
@@ -168,6 +172,7 @@ impl Cache {
 
     /// Writes a new item for `new` under `key`. `present` is the value of the item that it
     /// replaces.
+    #[inline]
     pub(crate) fn new_item(
         &self,
         key: HashedKey<'_>,
@@ -177,7 +182,8 @@ impl Cache {
         now: u32,
     ) -> Result<UnlinkedItem<'_>, OutOfMemory> {
         let mut text = String::new();
-        let init = ItemInit::new(key, new, present, &mut text, now);
+        let mut init = ItemInit::new(key, new, present, &mut text, now);
+        init.has_expiry |= self.needs_room_for_expiry();
         UnlinkedItem::new(&init, &self.store.allocator, context, || self.store.table_charge())
     }
 
@@ -190,8 +196,15 @@ impl Cache {
         reserved: &ReservedValue,
     ) -> Option<UnlinkedItem<'_>> {
         let mut text = String::new();
-        let init = ItemInit::new(key, new, b"", &mut text, self.store.clock.now());
+        let mut init = ItemInit::new(key, new, b"", &mut text, self.store.clock.now());
+        init.has_expiry |= self.needs_room_for_expiry();
         UnlinkedItem::around(&init, reserved, &self.store.allocator)
+    }
+
+    /// Whether all items have room for an expiry, because no item may be evicted to make room for a
+    /// [copy](UnlinkedItem::with_expiry).
+    fn needs_room_for_expiry(&self) -> bool {
+        !self.store.evicts
     }
 
     /// Returns the step for `change` of `item`, and carries out a mark. For a mark, also returns
@@ -212,11 +225,18 @@ impl Cache {
                 Ok((Step::Put(unlinked), None))
             }
             Change::Mark { expiry, add, is_access } => {
-                let mark = |item: ItemRef<'_>| {
-                    expiry.into_iter().for_each(|expiry| item.set_expiry(expiry));
-                    item.status().mark(add, is_access.then_some(now))
-                };
-                Ok((Step::Keep, item.map(mark)))
+                let Some(item) = item else { return Ok((Step::Keep, None)) };
+                let access = is_access.then_some(now);
+                match expiry.filter(|&expiry| !item.set_expiry(expiry)) {
+                    None => Ok((Step::Keep, Some(item.status().mark(add, access)))),
+                    Some(expiry) => {
+                        let store = &self.store;
+                        let copy =
+                            UnlinkedItem::with_expiry(item, expiry, now, &store.allocator, || store.table_charge())?;
+                        let before = copy.item.status().mark(add, access);
+                        Ok((Step::Copy(copy), Some(before)))
+                    }
+                }
             }
         }
     }
@@ -250,6 +270,7 @@ mod tests {
     use super::*;
     use crate::cache::api::{Content, Mode};
     use crate::clock::Clock;
+    use crate::expiry::Expiry;
     use crate::item::status::Marks;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -284,6 +305,15 @@ mod tests {
         fetch_when_replaced(|cache, item| {
             let copy = UnlinkedItem::copy(item, 1100, &cache.store.allocator, || 0).unwrap();
             copy.take_over(item, 0, 1100);
+            (copy, (100, b"value"))
+        });
+    }
+
+    #[test]
+    fn fetches_too_late_for_an_item_that_gets_an_expiry_count_for_the_copy() {
+        fetch_when_replaced(|cache, item| {
+            let expiry = Expiry::from_bits(2000);
+            let copy = UnlinkedItem::with_expiry(item, expiry, 1100, &cache.store.allocator, || 0).unwrap();
             (copy, (100, b"value"))
         });
     }

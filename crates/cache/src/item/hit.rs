@@ -29,7 +29,8 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second of this view.
     pub now: u32,
-    /// The item's number, which no other item has. A copy made by a sweep keeps the number.
+    /// The item's number, which no other item has. A copy made by a sweep keeps the number, and so
+    /// does one made for an expiry.
     pub number: u64,
     /// The item's memory, if its value may be pinned.
     pub source: Option<ValueSource<'a>>,

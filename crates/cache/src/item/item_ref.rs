@@ -2,7 +2,7 @@
 
 use crate::expiry::Expiry;
 use crate::item::hit::Hit;
-use crate::item::layout::{CLIENT_CAS, ITEM_OVERHEAD, Item, Layout, Options};
+use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Item, Layout, SHORT};
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
 use crate::memory::allocator::ItemAllocator;
@@ -11,7 +11,7 @@ use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// An item that is linked, or was, and stays allocated for `'a`.
 #[derive(Clone, Copy)]
@@ -53,24 +53,37 @@ impl<'a> ItemRef<'a> {
         unsafe { Block::of(self.address()) }
     }
 
-    pub(crate) fn header(self) -> &'a Item {
-        // SAFETY: the promise made to `of_link`. No thread has a mutable reference: items are
-        // shared once they are linked.
-        unsafe { self.item.as_ref() }
-    }
-
-    /// The `length` bytes from `start` on, counted from the end of the header.
+    /// The `length` bytes from `start` on.
     ///
     /// # Safety
-    /// The item has these bytes.
+    /// The item has these bytes, after its header and expiry.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
         // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by
         // `UnlinkedItem::new`, and not written again.
-        unsafe { NonNull::slice_from_raw_parts(self.address().add(ITEM_OVERHEAD + start), length).as_ref() }
+        unsafe { NonNull::slice_from_raw_parts(self.address().add(start), length).as_ref() }
+    }
+
+    /// The four bytes of an option from `start` on.
+    ///
+    /// # Safety
+    /// The item has this option there.
+    unsafe fn option(self, start: usize) -> u32 {
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { self.bytes(start, size_of::<u32>()) };
+        u32::from_ne_bytes(bytes.try_into().expect("four bytes were taken"))
     }
 
     pub(crate) fn status(self) -> &'a AtomicStatus {
-        &self.header().status
+        // SAFETY: the promise made to `of_link`; the field is atomic.
+        unsafe { &(*self.item.as_ptr()).status }
+    }
+
+    /// The expiry's place, if the item has one.
+    fn expiry_field(self) -> Option<&'a AtomicU32> {
+        let has_expiry = self.status().load().options().has_expiry;
+        // SAFETY: the item has the field, which is atomic; its place is aligned, because the item
+        // is.
+        has_expiry.then(|| unsafe { self.address().add(HEADER).cast::<AtomicU32>().as_ref() })
     }
 
     /// The places of the item's parts.
@@ -81,16 +94,27 @@ impl<'a> ItemRef<'a> {
 
     #[inline]
     pub(crate) fn layout_with(self, status: Status) -> Layout {
-        let options = Options::of(status);
-        let low = usize::from(self.header().value_len);
-        // SAFETY: the first option.
-        let high = if options.is_long { unsafe { self.bytes(0, size_of::<u16>()) } } else { &[0, 0] };
-        let high = usize::from(u16::from_ne_bytes(high.try_into().expect("two bytes were taken")));
-        Layout { options, key_len: self.header().key_len.into(), value_len: low | high << u16::BITS }
+        let options = status.options();
+        // SAFETY: the promise made to `of_link`; written once, before the item was linked.
+        let low = unsafe { (&raw const (*self.item.as_ptr()).value_len).read() };
+        // SAFETY: the first option after the length of the key.
+        let high = if options.is_long { unsafe { self.option(options.key_len_at() + 1) } } else { 0 };
+        Layout {
+            options,
+            has_cas: low & HAS_CAS != 0,
+            key_len: self.key_len_with(status).into(),
+            value_len: usize::from(low & !HAS_CAS) | (high as usize) << SHORT,
+        }
+    }
+
+    fn key_len_with(self, status: Status) -> u8 {
+        // SAFETY: the item has this byte there; written once, before the item was linked.
+        unsafe { self.address().add(status.options().key_len_at()).read() }
     }
 
     pub(crate) fn hash(self) -> Hash {
-        self.header().link.hash()
+        // SAFETY: the promise made to `of_link`; what changes in a link is atomic.
+        unsafe { &(*self.item.as_ptr()).link }.hash()
     }
 
     #[inline]
@@ -101,9 +125,8 @@ impl<'a> ItemRef<'a> {
     #[inline]
     pub(crate) fn key_with(self, status: Status) -> &'a [u8] {
         // Computed without the layout, because lookups need only this.
-        let start = Options::of(status).size();
-        // SAFETY: the key follows the options.
-        unsafe { self.bytes(start, self.header().key_len.into()) }
+        // SAFETY: the item has its key there.
+        unsafe { self.bytes(status.options().key_at(), self.key_len_with(status).into()) }
     }
 
     pub(crate) fn value(self) -> &'a [u8] {
@@ -112,29 +135,28 @@ impl<'a> ItemRef<'a> {
 
     pub(crate) fn value_in(self, layout: Layout) -> &'a [u8] {
         // SAFETY: the value follows the key.
-        unsafe { self.bytes(layout.options.size() + layout.key_len, layout.value_len) }
+        unsafe { self.bytes(layout.value_start(), layout.value_len) }
     }
 
     pub(crate) fn flags_in(self, layout: Layout) -> u32 {
         if !layout.options.has_flags {
             return 0;
         }
-        // SAFETY: the last option.
-        let flags = unsafe { self.bytes(layout.options.size() - size_of::<u32>(), size_of::<u32>()) };
-        u32::from_ne_bytes(flags.try_into().expect("four bytes were taken"))
+        // SAFETY: the last option, which the key follows.
+        unsafe { self.option(layout.options.key_at() - size_of::<u32>()) }
     }
 
     /// The item's number: larger than those of all items linked before.
     pub(crate) fn number(self) -> u64 {
-        let [low, middle, high] = self.header().number.map(u64::from);
+        // SAFETY: the promise made to `of_link`; written once, before the item was linked.
+        let [low, middle, high] = unsafe { (&raw const (*self.item.as_ptr()).number).read() }.map(u64::from);
         low | middle << 16 | high << 32
     }
 
     pub(crate) fn client_cas_in(self, layout: Layout) -> Option<u64> {
-        layout.options.has_cas.then(|| {
-            let start = layout.options.size() + layout.key_len + layout.value_len;
-            // SAFETY: the options say that the item has these bytes behind the value.
-            let bytes = unsafe { self.bytes(start, CLIENT_CAS) };
+        layout.has_cas.then(|| {
+            // SAFETY: the layout says that the item has these bytes behind the value.
+            let bytes = unsafe { self.bytes(layout.value_start() + layout.value_len, CLIENT_CAS) };
             u64::from_ne_bytes(bytes.try_into().expect("the slice has this length"))
         })
     }
@@ -142,20 +164,24 @@ impl<'a> ItemRef<'a> {
     pub(crate) fn expiry(self) -> Expiry {
         // Relaxed: no other data depends on the word, and bucket locks order updates of the same
         // item.
-        Expiry::from_bits(self.header().expiry.load(Ordering::Relaxed))
+        self.expiry_field().map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::Relaxed)))
     }
 
-    /// The bucket lock is held.
-    pub(crate) fn set_expiry(self, expiry: Expiry) {
+    /// Sets the expiry. Returns false if the item has no room for it, and must be replaced by [a
+    /// copy](crate::item::unlinked::UnlinkedItem::with_expiry). The bucket lock is held.
+    #[must_use]
+    pub(crate) fn set_expiry(self, expiry: Expiry) -> bool {
+        let Some(field) = self.expiry_field() else { return expiry == Expiry::NEVER };
         // SeqCst: see `Block::forget`.
-        self.header().expiry.store(expiry.to_bits(), Ordering::SeqCst);
+        field.store(expiry.to_bits(), Ordering::SeqCst);
         self.block().note_expiry(expiry);
+        true
     }
 
     /// The item's expiry, for the sweep of its block after [`Block::forget`].
     pub(crate) fn expiry_when_swept(self) -> Expiry {
         // SeqCst: see `Block::forget`.
-        Expiry::from_bits(self.header().expiry.load(Ordering::SeqCst))
+        self.expiry_field().map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::SeqCst)))
     }
 
     /// Counts the item as freed, after it was unlinked.
@@ -184,6 +210,7 @@ impl<'a> ItemRef<'a> {
     ///
     /// # Safety
     /// As for [`free_item`](Self::free_item).
+    #[inline]
     pub(crate) unsafe fn die(self, allocator: &ItemAllocator, guard: &Guard) -> bool {
         let size = self.footprint();
         self.status().set_gone();
@@ -211,7 +238,7 @@ impl<'a> ItemRef<'a> {
             value: self.value_in(layout),
             expiry: self.expiry(),
             idle: status.idle(now),
-            marks: status.marks(),
+            marks: status.marks().with_client_cas(layout.has_cas),
             size: block::footprint(layout.size()),
             now,
             source: None,
@@ -224,9 +251,10 @@ impl<'a> ItemRef<'a> {
         ItemInit {
             hash: self.hash(),
             key: self.key(),
-            key_len: self.header().key_len,
+            key_len: layout.key_len as u8,
             flags: self.flags_in(layout),
             expiry: self.expiry(),
+            has_expiry: layout.options.has_expiry,
             value: [self.value_in(layout), b""],
             value_len: layout.value_len as u32,
             cas: self.client_cas_in(layout),

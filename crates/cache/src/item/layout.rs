@@ -1,18 +1,24 @@
 //! Items: the table's link, a header, the key and the value, in one piece of a block's memory.
 //!
 //! ```text
-//! 0      16       22          24       28       32        33        33 + options
-//! | link | number | value len | expiry | status | key len | options | key bytes | value bytes | given cas |
+//! 0      16       22          24       28         28 or 32
+//! | link | number | value len | status | (expiry) | key len | (options) | key | value | (given cas) |
 //! ```
 //!
 //! The number orders items, so a flush knows which were stored before. It is drawn from a counter.
 //! It is also the item's CAS value, unless a client has set one; that is stored after the value (8
-//! bytes, [`Marks::CLIENT_CAS`]).
+//! bytes), and a bit next to the value's length says so.
 //!
-//! The [status](crate::item::status) says which options there are: the upper half of the value's
-//! length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 33 bytes besides key and value,
-//! 2 more if the value has at least 64 KiB, 4 more with flags that are not zero, and up to 7 for
-//! the alignment of the next item's link. The table takes another 2 to 8, at loads between 1 and 4.
+//! The [status](crate::item::status) says which other options there are: the expiry, the upper bits
+//! of the value's length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 29 bytes besides
+//! key and value, 4 more if it may expire, 4 more if the value has at least 32 KiB, 4 more with
+//! flags that are not zero, and up to 7 for the alignment of the next item's link. The table takes
+//! another 2 to 8, at loads between 1 and 4.
+//!
+//! **An item without an expiry** never expires. A command that sets one replaces the item by a copy
+//! with the same number. Two kinds of items have the field from the beginning, so that such a
+//! command neither copies much nor needs memory that there is not: those with large values, and all
+//! items of a cache that may not evict others.
 //!
 //! An item is written while it is an [`UnlinkedItem`](crate::item::unlinked), owned by one thread.
 //! Once in the table it is shared and does not change, except for its expiry and status, which are
@@ -21,20 +27,25 @@
 //! are done with the old one before its memory is used again.
 
 use crate::item::reserved::ItemShape;
-use crate::item::status::{AtomicStatus, Marks, Status};
+use crate::item::status::AtomicStatus;
 use crate::memory::block;
 use relativist::raw::Link;
 use std::mem::offset_of;
-use std::sync::atomic::AtomicU32;
 
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 250;
 
 /// Bytes that an item occupies besides its key and value, if it has no options.
-pub const ITEM_OVERHEAD: usize = offset_of!(Item, key_len) + size_of::<u8>();
+pub const ITEM_OVERHEAD: usize = HEADER + size_of::<u8>();
 
-/// The header. The options, and the bytes of key and value, follow its last field in the same piece
-/// of memory. A `&Item` must not be used to access them, so items are passed as [`ItemRef`].
+/// The bytes of the fields that all items have in the same place. The expiry, if there is one,
+/// follows them, because its place must be aligned.
+pub(crate) const HEADER: usize = offset_of!(Item, status) + size_of::<AtomicStatus>();
+
+const _: () = assert!(HEADER.is_multiple_of(size_of::<u32>()));
+
+/// The header. The other parts follow its last field in the same piece of memory. So there is no
+/// `&Item`, which would include some of them: items are passed as [`ItemRef`].
 #[repr(C)]
 pub(crate) struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
@@ -42,11 +53,16 @@ pub(crate) struct Item {
     /// Drawn when the item was linked. 48 bits are enough for a million stores a second for nine
     /// years.
     pub(crate) number: [u16; 3],
+    /// The lower [`SHORT`] bits of the value's length, and [`HAS_CAS`].
     pub(crate) value_len: u16,
-    pub(crate) expiry: AtomicU32,
     pub(crate) status: AtomicStatus,
-    pub(crate) key_len: u8,
 }
+
+/// The number of bits of a short value's length. The upper bits of a long one are an option.
+pub(crate) const SHORT: u32 = 15;
+
+/// The bit next to the value's length that says that a client has set the CAS value.
+pub(crate) const HAS_CAS: u16 = 1 << SHORT;
 
 /// The bytes of a CAS value after the value.
 pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
@@ -55,16 +71,18 @@ pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Layout {
     pub(crate) options: Options,
+    /// Whether the CAS value is after the value.
+    pub(crate) has_cas: bool,
     pub(crate) key_len: usize,
     pub(crate) value_len: usize,
 }
 
 impl Layout {
-    /// The layout of a future item.
-    pub(crate) fn of(shape: &ItemShape) -> Layout {
+    /// The layout of a future item, which has room for an expiry in any case if its value is large.
+    pub(crate) fn of(shape: &ItemShape, has_expiry: bool) -> Layout {
         let &ItemShape { key_len, value_len, has_flags, has_cas } = shape;
-        let is_long = value_len > u16::MAX.into();
-        Layout { options: Options { is_long, has_flags, has_cas }, key_len, value_len }
+        let (has_expiry, is_long) = (has_expiry || shape.is_large(), value_len >> SHORT > 0);
+        Layout { options: Options { has_expiry, is_long, has_flags }, has_cas, key_len, value_len }
     }
 
     pub(crate) fn value_len(&self) -> usize {
@@ -73,7 +91,7 @@ impl Layout {
 
     /// The offset of the value in the item.
     pub(crate) fn value_start(&self) -> usize {
-        ITEM_OVERHEAD + self.options.size() + self.key_len
+        self.options.key_at() + self.key_len
     }
 
     /// The bytes that the item occupies in its block.
@@ -83,28 +101,30 @@ impl Layout {
 
     /// The sum of the lengths of all parts.
     pub(crate) fn size(&self) -> usize {
-        let cas = if self.options.has_cas { CLIENT_CAS } else { 0 };
-        ITEM_OVERHEAD + self.options.size() + self.key_len + self.value_len + cas
+        let cas = if self.has_cas { CLIENT_CAS } else { 0 };
+        self.value_start() + self.value_len + cas
     }
 }
 
-/// The optional parts of an item.
+/// The optional parts of an item before its key. Each has four bytes.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Options {
+    pub(crate) has_expiry: bool,
+    /// The upper bits of the value's length.
     pub(crate) is_long: bool,
     pub(crate) has_flags: bool,
-    /// The CAS value after the value.
-    pub(crate) has_cas: bool,
 }
 
 impl Options {
-    pub(crate) fn of(status: Status) -> Options {
-        let has_cas = status.marks().has(Marks::CLIENT_CAS);
-        Options { is_long: status.is_long(), has_flags: status.has_flags(), has_cas }
+    /// The offset of the length of the key.
+    pub(crate) fn key_len_at(self) -> usize {
+        HEADER + usize::from(self.has_expiry) * size_of::<u32>()
     }
 
-    /// The bytes of the options before the key.
-    pub(crate) fn size(self) -> usize {
-        usize::from(self.is_long) * size_of::<u16>() + usize::from(self.has_flags) * size_of::<u32>()
+    /// The offset of the key.
+    pub(crate) fn key_at(self) -> usize {
+        ITEM_OVERHEAD
+            + (usize::from(self.has_expiry) + usize::from(self.is_long) + usize::from(self.has_flags))
+                * size_of::<u32>()
     }
 }

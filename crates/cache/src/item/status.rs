@@ -2,8 +2,8 @@
 //! one atomic word.
 //!
 //! ```text
-//! 0        18       19      24       27          28     29      30     31        32
-//! | accessed | coarse | marks | visits | passed on | long | flags | gone | visited |
+//! 0        18       19      23       24       27          28     29      30     31        32
+//! | accessed | coarse | marks | expiry | visits | passed on | long | flags | gone | visited |
 //! ```
 //!
 //! `accessed` is the time of the last access, modulo 2^18: in seconds, or with `coarse` in units of
@@ -18,6 +18,7 @@
 //! change them is refused ([`AtomicStatus::access`]), and continues under the bucket's lock, where
 //! it finds the new item.
 
+use crate::item::layout::Options;
 use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -51,9 +52,9 @@ impl Marks {
         self.0
     }
 
-    /// Without the marks that describe the item's layout.
-    pub(crate) fn of_others(self) -> Marks {
-        Marks(self.0 & ALL_MARKS & !Marks::CLIENT_CAS.0)
+    /// These marks, and [`CLIENT_CAS`](Self::CLIENT_CAS) if the item has such a value.
+    pub(crate) fn with_client_cas(self, has_cas: bool) -> Marks {
+        if has_cas { self | Marks::CLIENT_CAS } else { self }
     }
 
     /// Whether any of `marks` is among these.
@@ -85,13 +86,15 @@ const IS_COARSE: u32 = 1 << 18;
 const COARSE_UNIT: u32 = 10;
 /// The lowest bit of the marks, and all marks.
 const MARKS: u32 = 19;
-const ALL_MARKS: u8 = (1 << 5) - 1;
+const ALL_MARKS: u8 = (1 << 4) - 1;
+/// The item has room for an expiry.
+const HAS_EXPIRY: u32 = 1 << 23;
 /// The lowest bit of the visits to the item's credit, see [`policy`](crate::policy).
 const VISITS: u32 = 24;
 const ALL_VISITS: u32 = (MAX_VISITS as u32) << VISITS;
 /// The item that replaces this one has taken over marks and time.
 const PASSED_ON: u32 = 1 << 27;
-/// The item has the upper half of the value's length.
+/// The item has the upper bits of the value's length.
 const IS_LONG: u32 = 1 << 28;
 /// The item has client flags.
 const HAS_FLAGS: u32 = 1 << 29;
@@ -101,7 +104,11 @@ const GONE: u32 = 1 << 30;
 const VISITED: u32 = 1 << 31;
 
 const _: () = assert!((MAX_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
-const _: () = assert!((ALL_MARKS as u32) << MARKS < 1 << VISITS && Marks::CLIENT_CAS.0 <= ALL_MARKS);
+// `CLIENT_CAS` is not in the status, because it describes the item's layout.
+const _: () = assert!((ALL_MARKS as u32) << MARKS < HAS_EXPIRY && Marks::CLIENT_CAS.0 & ALL_MARKS == 0);
+
+/// The bits that describe the item's layout. They never change.
+const OPTIONS: u32 = HAS_EXPIRY | IS_LONG | HAS_FLAGS;
 
 /// An access is recorded only if the last recorded one is at least this many seconds old, so that a
 /// hot item is not written all the time.
@@ -126,8 +133,10 @@ pub(crate) struct Status(u32);
 
 impl Status {
     /// The status of an item stored at `now`.
-    pub(crate) fn new(now: u32, marks: Marks, is_long: bool, has_flags: bool) -> Status {
-        let options = if is_long { IS_LONG } else { 0 } | if has_flags { HAS_FLAGS } else { 0 };
+    pub(crate) fn new(now: u32, marks: Marks, options: Options) -> Status {
+        let Options { has_expiry, is_long, has_flags } = options;
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        let options = bit(has_expiry, HAS_EXPIRY) | bit(is_long, IS_LONG) | bit(has_flags, HAS_FLAGS);
         Status(now & ACCESSED | u32::from(marks.0 & ALL_MARKS) << MARKS | options)
     }
 
@@ -135,14 +144,10 @@ impl Status {
         self.0 & bits == bits
     }
 
-    /// Whether the item has the upper half of the value's length.
-    pub(crate) fn is_long(self) -> bool {
-        self.has(IS_LONG)
-    }
-
-    /// Whether the item has client flags.
-    pub(crate) fn has_flags(self) -> bool {
-        self.has(HAS_FLAGS)
+    /// The parts that the item has before its key.
+    #[inline]
+    pub(crate) fn options(self) -> Options {
+        Options { has_expiry: self.has(HAS_EXPIRY), is_long: self.has(IS_LONG), has_flags: self.has(HAS_FLAGS) }
     }
 
     pub(crate) fn marks(self) -> Marks {
@@ -176,7 +181,7 @@ impl Status {
     }
 
     fn with_marks(self, marks: Marks) -> Status {
-        Status(self.0 | u32::from(marks.of_others().0) << MARKS)
+        Status(self.0 | u32::from(marks.0 & ALL_MARKS) << MARKS)
     }
 
     fn with_access(self, now: u32) -> Status {
@@ -257,10 +262,16 @@ impl AtomicStatus {
     /// Takes over, at `now`, the status of an item of which this one is a copy, and sets its
     /// `visits`. No other thread knows this item.
     pub(crate) fn take_over(&self, status: Status, visits: u8, now: u32) {
+        self.adopt(status.with_visits(visits), now);
+    }
+
+    /// Takes over, at `now`, all of the status of an item of which this one is a copy, except what
+    /// describes the layout. No other thread knows this item.
+    pub(crate) fn adopt(&self, status: Status, now: u32) {
         debug_assert!(!status.has(PASSED_ON) && !status.has(GONE), "an item is copied once, and before it goes");
-        let status = status.aged(now).unwrap_or(status).with_visits(visits);
+        let status = status.aged(now).unwrap_or(status);
         // Relaxed: as in `load`.
-        self.0.store(status.0, Ordering::Relaxed);
+        self.0.store(status.0 & !OPTIONS | self.load().0 & OPTIONS, Ordering::Relaxed);
     }
 
     /// Makes the time of the last access coarse if it was long before `now`. Called by the sweep of
@@ -297,12 +308,13 @@ mod tests {
     use super::*;
 
     fn status(now: u32) -> AtomicStatus {
-        AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::CLIENT_CAS, false, true))
+        let options = Options { has_expiry: true, is_long: false, has_flags: true };
+        AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::CLIENT_CAS, options))
     }
 
     fn facts(status: &AtomicStatus, now: u32) -> (Marks, u32) {
         let status = status.load();
-        (status.marks().of_others(), status.idle(now))
+        (status.marks(), status.idle(now))
     }
 
     #[test]
@@ -350,7 +362,16 @@ mod tests {
         copy.take_over(old.pass_on(), 0, 200);
         assert_eq!(facts(&copy, 205), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
         assert!(old.access(205).is_some(), "the copy has what there is to note");
-        assert!(copy.load().marks().has(Marks::CLIENT_CAS) && copy.load().has_flags() && !copy.load().is_long());
+    }
+
+    #[test]
+    fn a_copy_keeps_its_own_layout() {
+        let options = Options { has_expiry: false, is_long: true, has_flags: false };
+        let (old, copy) = (AtomicStatus::new(Status::new(100, Marks::STALE, options)), status(100));
+        old.access(150);
+        copy.adopt(old.pass_on(), 200);
+        assert_eq!((facts(&copy, 200), copy.load().heat()), ((Marks::STALE | Marks::FETCHED, 50), (0, true)));
+        assert!(copy.load().options() == status(0).load().options());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::{ITEM_OVERHEAD, Item, Layout};
+use crate::item::layout::{HAS_CAS, HEADER, Item, Layout, SHORT};
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
@@ -12,7 +12,6 @@ use crate::memory::block;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
 
 /// The contents of a new item: [`New`] with its value resolved. The lengths are checked, so that
 /// writing the item cannot fail once there is memory for it.
@@ -23,6 +22,8 @@ pub(crate) struct ItemInit<'a> {
     pub(crate) key_len: u8,
     pub(crate) flags: u32,
     pub(crate) expiry: Expiry,
+    /// Whether the item has room for an expiry.
+    pub(crate) has_expiry: bool,
     /// The value, in two pieces, each of which may be empty.
     pub(crate) value: [&'a [u8]; 2],
     pub(crate) value_len: u32,
@@ -62,16 +63,18 @@ impl<'a> ItemInit<'a> {
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
         let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
         let &New { flags, expiry, cas, marks, inherits, .. } = new;
-        ItemInit { hash, key, key_len, flags, expiry, value, value_len, cas, marks, inherits, now }
+        let has_expiry = expiry != Expiry::NEVER;
+        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, cas, marks, inherits, now }
     }
 
     pub(crate) fn layout(&self) -> Layout {
-        Layout::of(&ItemShape {
+        let shape = ItemShape {
             key_len: self.key_len.into(),
             value_len: self.value_len as usize,
             has_flags: self.flags != 0,
             has_cas: self.cas.is_some(),
-        })
+        };
+        Layout::of(&shape, self.has_expiry)
     }
 
     /// The bytes of the item.
@@ -99,6 +102,21 @@ impl<'h> UnlinkedItem<'h> {
         table: impl FnOnce() -> usize,
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
         UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation, table)
+    }
+
+    /// A copy of `item` with this expiry, to take the place of an item that has no room for one. It
+    /// takes over the status. The bucket lock is held, and released only when the copy is linked.
+    pub(crate) fn with_expiry(
+        item: ItemRef<'_>,
+        expiry: Expiry,
+        now: u32,
+        allocator: &'h ItemAllocator,
+        table: impl FnOnce() -> usize,
+    ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
+        let init = ItemInit { expiry, has_expiry: true, ..item.init(now) };
+        let copy = UnlinkedItem::new(&init, allocator, AllocContext::UnderBucketLock, table)?;
+        copy.item.status().adopt(item.status().pass_on(), now);
+        Ok(copy)
     }
 
     /// Writes an item, if there is room. `table` returns the table's bytes.
@@ -159,7 +177,8 @@ impl<'h> UnlinkedItem<'h> {
     /// Takes over from `item`, of which this is a copy, the fields that may have changed since, and
     /// sets its `visits`, before it replaces `item`. The bucket lock is held.
     pub(crate) fn take_over(&self, item: ItemRef<'_>, visits: u8, now: u32) {
-        self.item.set_expiry(item.expiry());
+        let is_set = self.item.set_expiry(item.expiry());
+        debug_assert!(is_set, "a copy has the same layout");
         self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
@@ -206,11 +225,10 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let (options, length) = (init.layout().options, init.value_len);
     let given = init.cas.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
-    let cas = if given.is_empty() { Marks::NONE } else { Marks::CLIENT_CAS };
-    let status = Status::new(init.now, init.marks.of_others() | cas, options.is_long, options.has_flags);
-    let (low, high) = (length as u16, (length >> u16::BITS) as u16);
+    let has_cas = if given.is_empty() { 0 } else { HAS_CAS };
+    let status = Status::new(init.now, init.marks, options);
     let item = place.cast::<Item>().as_ptr();
-    let mut end = place.as_ptr().wrapping_add(ITEM_OVERHEAD);
+    let mut end = place.as_ptr().wrapping_add(options.key_len_at() + size_of_val(&init.key_len));
     let mut append = |piece: &[u8]| {
         // SAFETY: the memory has room for all pieces after the header; sources are slices
         // elsewhere, so nothing overlaps.
@@ -218,17 +236,19 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
         end = end.wrapping_add(piece.len());
     };
     // SAFETY: the memory is large and aligned enough for all fields. They are written one by one,
-    // because the header as a whole ends in padding, where the rest begins.
+    // because the header as a whole ends in padding, where other parts begin.
     unsafe {
         (&raw mut (*item).link).write(Link::new(init.hash));
         (&raw mut (*item).number).write([0; 3]);
-        (&raw mut (*item).value_len).write(low);
-        (&raw mut (*item).expiry).write(AtomicU32::new(init.expiry.to_bits()));
+        (&raw mut (*item).value_len).write(length as u16 & !HAS_CAS | has_cas);
         (&raw mut (*item).status).write(AtomicStatus::new(status));
-        (&raw mut (*item).key_len).write(init.key_len);
+        if options.has_expiry {
+            place.add(HEADER).cast::<u32>().write(init.expiry.to_bits());
+        }
+        place.add(options.key_len_at()).write(init.key_len);
     }
     if options.is_long {
-        append(&high.to_ne_bytes());
+        append(&(length >> SHORT).to_ne_bytes());
     }
     if options.has_flags {
         append(&init.flags.to_ne_bytes());
@@ -250,13 +270,13 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::item::layout::MAX_KEY;
+    use crate::item::layout::{ITEM_OVERHEAD, MAX_KEY};
 
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
         let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
-        let inherits = Marks::NONE;
-        ItemInit { hash, key, key_len, flags: 7, expiry, value, value_len, cas, marks, inherits, now: 100 }
+        let (inherits, has_expiry) = (Marks::NONE, false);
+        ItemInit { hash, key, key_len, flags: 7, expiry, has_expiry, value, value_len, cas, marks, inherits, now: 100 }
     }
 
     fn unlinked<'h>(init: &ItemInit<'_>, allocator: &'h ItemAllocator) -> UnlinkedItem<'h> {
@@ -264,22 +284,28 @@ mod tests {
     }
 
     #[test]
-    fn the_header_is_thirty_three_bytes() {
-        assert_eq!(ITEM_OVERHEAD, 33);
+    fn an_item_has_29_bytes_besides_key_and_value() {
+        assert_eq!(ITEM_OVERHEAD, 29);
     }
 
     #[test]
     fn an_item_reads_back_as_written() {
         let allocator = ItemAllocator::new(1 << 20);
-        let long = vec![b'x'; 70_000];
-        for (flags, options, value) in [(7, 4, [&b"one"[..], b"two"]), (0, 0, [b"", b""]), (u32::MAX, 6, [&long, b"y"])]
-        {
+        let [large, short, long] = [20_000, (1 << 15) - 1, 70_000].map(|length| vec![b'x'; length]);
+        let cases: [(_, _, [&[u8]; 2]); 5] = [
+            (7, 4, [b"one", b"two"]),
+            (0, 0, [b"", b""]),
+            (0, 4, [&large, b"y"]),
+            (0, 4, [&short, b""]),
+            (u32::MAX, 12, [&long, b"y"]),
+        ];
+        for (flags, options, value) in cases {
             let unlinked = unlinked(&ItemInit { flags, ..init(&[b'k'; MAX_KEY], value) }, &allocator);
             let item = unlinked.item;
             unlinked.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
             assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
             assert_eq!((item.hit(100).flags, item.hit(100).cas), (flags, (1 << 48) - 2));
-            assert_eq!(item.footprint(), (33 + options + 250 + value.concat().len()).next_multiple_of(8));
+            assert_eq!(item.footprint(), (29 + options + 250 + value.concat().len()).next_multiple_of(8));
         }
     }
 
@@ -306,14 +332,30 @@ mod tests {
     #[test]
     fn a_copy_keeps_all_but_the_visits() {
         let allocator = ItemAllocator::new(1 << 20);
-        let item = unlinked(&init(b"key", [b"value", b""]), &allocator);
+        let item = unlinked(&ItemInit { has_expiry: true, ..init(b"key", [b"value", b""]) }, &allocator);
         let copy = UnlinkedItem::copy(item.item, 100, &allocator, || 0).unwrap();
-        item.item.set_expiry(Expiry::from_bits(77));
+        assert!(item.item.set_expiry(Expiry::from_bits(77)));
         item.item.status().access(130);
         copy.take_over(item.item, 3, 135);
         assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
         let status = copy.item.status().load();
         assert_eq!((copy.item.expiry().to_bits(), status.heat()), (77, (3, false)));
         assert_eq!((status.marks(), status.idle(135)), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
+    }
+
+    #[test]
+    fn an_item_without_room_for_an_expiry_is_copied() {
+        let allocator = ItemAllocator::new(1 << 20);
+        let cas = Some(u64::MAX);
+        let item = unlinked(&ItemInit { cas, ..init(b"key", [b"value", b""]) }, &allocator);
+        assert!(item.item.set_expiry(Expiry::NEVER) && !item.item.set_expiry(Expiry::from_bits(77)));
+        assert_eq!(item.item.expiry(), Expiry::NEVER);
+        item.item.status().access(130);
+        let copy = UnlinkedItem::with_expiry(item.item, Expiry::from_bits(77), 135, &allocator, || 0).unwrap();
+        let (old, new) = (item.item.hit(135), copy.item.hit(135));
+        assert_eq!((new.key, new.flags, new.value, new.cas), (old.key, old.flags, old.value, u64::MAX));
+        assert_eq!((new.expiry, new.marks, new.idle), (Expiry::from_bits(77), old.marks, 5));
+        assert!(copy.item.status().load().heat().1, "a visit stays, because no sweep has seen it");
+        assert!(copy.item.set_expiry(Expiry::from_bits(78)) && item.item.status().access(200).is_none());
     }
 }

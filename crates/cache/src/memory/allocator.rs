@@ -293,7 +293,7 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block per class. Their items have at least 40, 64, 256 bytes and so
+        // A stripe has one open block per class. Their items have at least 32, 64, 256 bytes and so
         // on, so one item in 20 bytes is an upper bound.
         self.stripes.len() * self.capacity / 20
     }

@@ -10,7 +10,10 @@ fn without_eviction_stores_that_do_not_fit_are_refused() {
     let value = [b'v'; 2000];
     let count = fill(&cache, &value);
     let full = cache.usage();
-    assert_eq!((full.items, full.item_bytes), (count, count * (ITEM_OVERHEAD + 10 + 2000).next_multiple_of(8)));
+    // They have room for an expiry, so that setting one needs no memory.
+    assert_eq!((full.items, full.item_bytes), (count, count * (ITEM_OVERHEAD + 4 + 10 + 2000).next_multiple_of(8)));
+    assert!((0..count).all(|index| cache.touch(key(index).as_bytes(), 1000)));
+    assert_eq!(cache.usage().item_bytes, full.item_bytes);
     assert!(full.item_bytes > full.limit * 5 / 6, "{full:?}");
 
     // A refused set removes the old value, so that no client reads it later. Other refused stores

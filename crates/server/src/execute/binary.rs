@@ -85,7 +85,10 @@ impl Executor<'_> {
             let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
             self.append_item(request, key, &Hit { value, ..hit }, out);
         };
-        let lookup = self.shared.cache.update(request.key, touch, show).unwrap_or(Lookup::Miss);
+        let lookup = self.shared.cache.update(request.key, touch, show).unwrap_or_else(|_| {
+            self.shared.cache.delete(request.key);
+            Lookup::Miss
+        });
         self.record_touch(session, request.key, lookup, size);
         if lookup != Lookup::Hit && !request.is_quiet {
             miss(request, request.opcode == Opcode::GetAndTouchKey, &mut out.bytes);

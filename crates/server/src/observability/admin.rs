@@ -186,7 +186,11 @@ impl Panel {
     fn note_size(&self) {
         let Usage { items, buckets, is_resizing, .. } = self.shared.cache.usage();
         let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
-        self.history.lock().unwrap_or_else(PoisonError::into_inner).note(moment);
+        self.history().note(moment);
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn milliseconds(&self) -> u64 {

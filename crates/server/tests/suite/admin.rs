@@ -276,6 +276,7 @@ fn metrics_of_the_process_are_reported() {
     let descriptors = before["open_file_descriptors"];
     assert!((5.0..before["file_descriptors_limit"]).contains(&descriptors), "{descriptors}");
     assert!(before["network_listen_overflows_total"] >= 0.0);
+    assert!((1e-9..=0.1).contains(&before["rcu_grace_period_seconds"]), "{}", before["rcu_grace_period_seconds"]);
     assert_eq!(before["certificate_expiry_seconds"], 3_944_764_800.0, "2095-01-02");
     assert!(!before.contains_key("snapshot_age_seconds"), "no snapshot was written");
     server.save();

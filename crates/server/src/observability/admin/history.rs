@@ -1,6 +1,7 @@
 //! The size of the table during the last minute.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// The duration of the history.
 const MILLISECONDS: u64 = 60_000;
@@ -21,26 +22,42 @@ pub(super) struct Moment {
 /// Records of the size: one per second, and one whenever the number of buckets has changed, or a
 /// resize has begun or ended.
 #[derive(Debug, Default)]
-pub(super) struct History(VecDeque<Moment>);
+pub(super) struct History {
+    moments: VecDeque<Moment>,
+    /// Milliseconds in which the table was being resized.
+    resizing: u64,
+    /// When the size was noted last.
+    noted: u64,
+}
 
 impl History {
     /// Records the size of the table, and drops records that are too old.
     pub(super) fn note(&mut self, moment: Moment) {
         let Moment { at, buckets, is_resizing, .. } = moment;
+        if is_resizing {
+            self.resizing += at.saturating_sub(self.noted);
+        }
+        self.noted = at;
         let is_news = self
-            .0
+            .moments
             .back()
             .is_none_or(|last| (last.buckets, last.is_resizing) != (buckets, is_resizing) || at >= last.at + INTERVAL);
         if is_news {
-            self.0.push_back(moment);
+            self.moments.push_back(moment);
         }
-        while self.0.front().is_some_and(|first| first.at + MILLISECONDS < at) {
-            self.0.pop_front();
+        while self.moments.front().is_some_and(|first| first.at + MILLISECONDS < at) {
+            self.moments.pop_front();
         }
     }
 
+    /// How long the table was being resized since the start. This is a sample: each time that the
+    /// size is noted stands for the time before it.
+    pub(super) fn resizing(&self) -> Duration {
+        Duration::from_millis(self.resizing)
+    }
+
     pub(super) fn moments(&self) -> impl Iterator<Item = &Moment> {
-        self.0.iter()
+        self.moments.iter()
     }
 }
 
@@ -60,6 +77,15 @@ mod tests {
         }
         let seen: Vec<_> = history.moments().map(|moment| (moment.at, moment.items)).collect();
         assert_eq!(seen, [(0, 1), (200, 3), (1_200, 5)]);
+    }
+
+    #[test]
+    fn the_time_of_resizes_is_counted() {
+        let mut history = History::default();
+        for (at, is_resizing) in [(100, false), (200, true), (300, true), (400, false), (510, true)] {
+            history.note(Moment { is_resizing, ..moment(at, 1, 4) });
+        }
+        assert_eq!(history.resizing(), Duration::from_millis(310));
     }
 
     #[test]

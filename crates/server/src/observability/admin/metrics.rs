@@ -14,9 +14,12 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};
 use relativist_cache::TableStats;
+use relativist_rcu::GracePeriod;
 use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 pub(super) use text::Format;
 use text::{Kind, Text};
 
@@ -222,7 +225,11 @@ fn resizes(panel: &Panel, text: &mut Text) {
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
+    let resizing = panel.history().resizing().as_secs_f64();
+    text.counter("table_resizing_seconds_total", "Time in which the table was resized, by sampling.", resizing);
     text.counter("rcu_grace_periods_total", "Grace periods of the whole process.", relativist_rcu::grace_periods());
+    let help = "How long a grace period took at the time of this scrape, 0.1 seconds at most.";
+    text.gauge("rcu_grace_period_seconds", help, grace_period().as_secs_f64());
     let (surveyed, _) = panel.look();
     text.gauge("table_longest_chain", "Maximum number of items in a bucket.", surveyed.longest_chain);
     text.head("table_chains", Kind::Gauge, "Buckets by the number of their items.");
@@ -233,6 +240,16 @@ fn resizes(panel: &Panel, text: &mut Text) {
         let more = if length < LONG_CHAIN { "" } else { "+" };
         text.sample("table_chains", format_args!("items=\"{length}{more}\""), buckets);
     }
+}
+
+/// Waits for a grace period, but not for long: a reader that stays must not delay the reply.
+fn grace_period() -> Duration {
+    const MAX_WAIT: Duration = Duration::from_millis(100);
+    let (start, period) = (Instant::now(), GracePeriod::start());
+    while !period.has_passed() && start.elapsed() < MAX_WAIT {
+        thread::sleep(Duration::from_micros(50));
+    }
+    start.elapsed().min(MAX_WAIT)
 }
 
 /// How contended locks are, if the server was built to count that.

@@ -5,7 +5,6 @@ use crate::observability::latency::Kind;
 use relativist_cache::TableStats;
 use serde_json::{Value, json};
 use std::mem;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 /// Maximum number of pieces of the table that one call surveys, in one or two milliseconds. A piece
@@ -119,8 +118,11 @@ fn table(panel: &Panel) -> Value {
 }
 
 fn history(panel: &Panel) -> Value {
-    let history = panel.history.lock().unwrap_or_else(PoisonError::into_inner);
-    history.moments().map(|moment| json!([moment.at, moment.items, moment.buckets, moment.is_resizing])).collect()
+    panel
+        .history()
+        .moments()
+        .map(|moment| json!([moment.at, moment.items, moment.buckets, moment.is_resizing]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ def undescribed_statistics(server):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(server[0])
         client.sendall(b"set a:b 0 0 1\r\nx\r\n")
-        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table"):
+        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory"):
             client.sendall(f"stats{group}\r\n".encode())
         client.sendall(b"quit\r\n")
         answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()

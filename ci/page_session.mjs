@@ -58,6 +58,9 @@ async function numbersMove(page) {
   await shows(page, "a latency", () => /[nµm]s/.test(document.querySelector("#p99").textContent));
   await shows(page, "the table grown", () => /grew from/.test(document.querySelector("#steps").textContent));
   await shows(page, "gets as most of the commands", () => document.querySelector("#commands th").textContent === "get");
+  await shows(page, "where the memory goes", () => /B of 64.0 MiB mapped, [\d.]+ % /.test(document.querySelector("#parts-sum").textContent));
+  await shows(page, "the values of 20,000 items", () => /^values.*97\.7 KiB/.test(document.querySelector("#parts").children[1].textContent));
+  assert.equal(await page.locator("#parts tr").count(), 11);
   const before = await text(page, "about");
   await page.waitForFunction((before) => document.querySelector("#about").textContent !== before, before);
   for (const picture of ["Commands per second", "The table as it is resized", "Items per bucket"]) {

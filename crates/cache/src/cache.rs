@@ -45,7 +45,7 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::key::HashedKey;
 use crate::item::new::New;
 use crate::memory::allocator::OutOfMemory;
-use crate::usage::{Sequence, Usage};
+use crate::usage::{MemoryUse, Sequence, Usage};
 use global_lock::GlobalLock;
 use hash::{KeyHasher, random};
 use relativist::raw::Hash;
@@ -283,6 +283,29 @@ impl Cache {
             limit: self.store.allocator.limit(),
             sweeps: self.store.allocator.sweeps(),
         }
+    }
+
+    /// Adds the memory of some items to `memory`, and returns the cursor to continue from. After
+    /// the last item, sets the parts that are not items, and returns none. Begin with the default
+    /// and cursor 0. Then the sum of all parts is the memory mapped for items and table, if no
+    /// command has changed an item meanwhile. Reads the header of each item, and writes nothing.
+    pub fn sample_memory(&self, memory: &mut MemoryUse, cursor: u64) -> Option<u64> {
+        let next = self.measure_items(memory, cursor);
+        if next.is_none() {
+            memory.table = self.store.table.bucket_bytes();
+            self.store.allocator.measure_blocks(memory);
+        }
+        next
+    }
+
+    /// Returns where the memory goes. Takes time in proportion to the number of items.
+    pub fn memory_use(&self) -> MemoryUse {
+        let mut memory = MemoryUse::default();
+        let mut cursor = Some(0);
+        while let Some(from) = cursor {
+            cursor = self.sample_memory(&mut memory, from);
+        }
+        memory
     }
 
     /// Adds statistics of some buckets of the table to `stats`, and returns the cursor to continue

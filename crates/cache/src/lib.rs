@@ -99,7 +99,7 @@ pub use item::value_ref::{ValueRef, ValueSource};
 pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
 pub use relativist::Stats as TableStats;
-pub use usage::{Sequence, SweepStats, Usage};
+pub use usage::{MemoryUse, Sequence, SweepStats, Usage};
 
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;

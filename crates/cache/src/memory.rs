@@ -8,3 +8,4 @@ mod poison;
 pub(crate) mod pool;
 #[cfg(test)]
 pub(crate) mod reader;
+mod sum;

@@ -34,6 +34,62 @@ pub struct Usage {
     pub sweeps: SweepStats,
 }
 
+/// Where the memory of a cache goes, in bytes.
+/// [`Cache::sample_memory`](crate::Cache::sample_memory) gathers this.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct MemoryUse {
+    /// Keys of items in the table.
+    pub keys: usize,
+    /// Values of these items.
+    pub values: usize,
+    /// All other parts of these items: the table's link, the header, options such as client flags.
+    pub item_headers: usize,
+    /// Bytes between items, for their alignment.
+    pub alignment: usize,
+    /// The buckets of the table. While it is resized, those of the old and of the new array.
+    pub table: usize,
+    /// Headers of blocks that have items.
+    pub block_headers: usize,
+    /// Removed items in blocks that have others, and items that are being written.
+    pub freed: usize,
+    /// Room after the last item of a block: for new items if the block is open, otherwise unused.
+    pub unused: usize,
+    /// Free blocks.
+    pub free: usize,
+    /// Blocks without items that readers may still read.
+    pub waiting: usize,
+    /// Blocks that a thread sweeps or fills, and blocks that only connections use: they receive a
+    /// large value, or send one that was removed.
+    pub in_transit: usize,
+}
+
+impl MemoryUse {
+    /// The number of parts.
+    pub const PARTS: usize = 11;
+
+    /// All parts, with their names.
+    pub fn parts(&self) -> [(&'static str, usize); MemoryUse::PARTS] {
+        [
+            ("keys", self.keys),
+            ("values", self.values),
+            ("item_headers", self.item_headers),
+            ("alignment", self.alignment),
+            ("table", self.table),
+            ("block_headers", self.block_headers),
+            ("freed", self.freed),
+            ("unused", self.unused),
+            ("free", self.free),
+            ("waiting", self.waiting),
+            ("in_transit", self.in_transit),
+        ]
+    }
+
+    /// The sum of all parts: the memory mapped for items and table.
+    pub fn total(&self) -> usize {
+        self.parts().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
 /// Counts of what sweeps have done with items. (The outcome of a lookup says whether it found an
 /// expired or flushed item.)
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

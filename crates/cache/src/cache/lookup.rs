@@ -7,6 +7,7 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
 use crate::item::value_ref::ValueSource;
+use crate::usage::MemoryUse;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
 use relativist_rcu::prefetch::prefetch;
@@ -89,6 +90,20 @@ impl Cache {
             if self.store.state(item, now) == Lookup::Hit {
                 visit(item.hit(now));
             }
+        })
+    }
+
+    /// See [`Cache::sample_memory`].
+    pub(crate) fn measure_items(&self, memory: &mut MemoryUse, cursor: u64) -> Option<u64> {
+        let guard = relativist_rcu::read();
+        self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
+            // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
+            let item = unsafe { ItemRef::of_link(link) };
+            let layout = item.layout();
+            memory.keys += layout.key_len;
+            memory.values += layout.value_len();
+            memory.item_headers += layout.size() - layout.key_len - layout.value_len();
+            memory.alignment += item.footprint() - layout.size();
         })
     }
 

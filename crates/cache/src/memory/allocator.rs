@@ -31,6 +31,7 @@ use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};
 use crate::memory::block_ref::{BlockRef, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Victim};
+use crate::memory::sum::BlockSum;
 use crate::policy;
 use crate::policy::CLASSES;
 use crate::usage::SweepStats;
@@ -177,6 +178,15 @@ impl ItemAllocator {
     /// The pinned blocks.
     pub(crate) fn pinned(&self) -> &Arc<PinnedBlocks> {
         &self.pinned
+    }
+
+    /// The sizes of all open blocks.
+    pub(crate) fn open(&self) -> BlockSum {
+        let mut sum = BlockSum::default();
+        self.stripes.iter().for_each(|stripe| {
+            STRIPE.lock(&stripe.open).iter().flatten().for_each(|block| sum.add(*block));
+        });
+        sum
     }
 
     /// Counts of what sweeps have freed, and of expired or flushed items that stores have replaced.

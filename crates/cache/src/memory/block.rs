@@ -287,6 +287,12 @@ impl Block {
         self.header().capacity as usize * PAGE
     }
 
+    /// The bytes taken, including the header. They change while the block is open.
+    pub(crate) fn used(self) -> usize {
+        // Relaxed: under the stripe's lock, or after the block was closed under the pool's lock.
+        self.header().used.load(Ordering::Relaxed)
+    }
+
     /// Opens a block without items, for items of `class`.
     pub(crate) fn open(self, class: usize) {
         let header = self.header();

@@ -9,6 +9,7 @@ use crate::memory::allocator::AllocContext;
 use crate::memory::arena::{Arena, SLOT};
 use crate::memory::block::{Block, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
+use crate::memory::sum::BlockSum;
 use crate::policy;
 use crate::policy::CLASSES;
 use crate::usage::SweepStats;
@@ -28,6 +29,8 @@ pub(crate) struct BlockPool {
     queues: [BTreeMap<u64, Block>; CLASSES],
     /// The blocks of which at least a quarter is freed, by number.
     compactable: BTreeMap<u64, Block>,
+    /// The sizes of all blocks in `queues` and `compactable`.
+    pub(crate) queued: BlockSum,
     /// The blocks in `queues` and `compactable` in which something expires, by the second in which
     /// they should be swept (as known when they were queued), and by number.
     due: BTreeMap<(u32, u64), Block>,
@@ -40,7 +43,7 @@ pub(crate) struct BlockPool {
     waiting_bytes: usize,
     /// Free blocks, by capacity, and their bytes.
     free: BTreeMap<usize, Vec<Block>>,
-    free_bytes: usize,
+    pub(crate) free_bytes: usize,
     /// The minimum of the free bytes since [`BlockPool::idle`] was last called.
     least_free: usize,
     /// Blocks that threads sweep or give back, or have taken for new items.
@@ -123,6 +126,7 @@ impl BlockPool {
         BlockPool {
             queues: [const { BTreeMap::new() }; CLASSES],
             compactable: BTreeMap::new(),
+            queued: BlockSum::default(),
             due: BTreeMap::new(),
             round: (0, 0),
             swept_line: 0,
@@ -401,6 +405,7 @@ impl BlockPool {
             block.set_place(Place::Queue);
             self.queues[block.class()].insert(block.number(), block);
         }
+        self.queued.add(block);
         let second = block.due();
         block.set_indexed(second);
         if second != NEVER {
@@ -408,8 +413,10 @@ impl BlockPool {
         }
     }
 
-    /// Removes a block from the index of blocks that are due. Call when it leaves its queue.
-    fn forget_due(&mut self, block: Block) {
+    /// Removes a block that leaves its queue from the sizes, and from the index of blocks that are
+    /// due.
+    fn note_left(&mut self, block: Block) {
+        self.queued.remove(block);
         if block.indexed() != NEVER {
             self.due.remove(&(block.indexed(), block.number()));
         }
@@ -426,7 +433,7 @@ impl BlockPool {
         // If another thread was faster or has checked out the block, that thread examines it before
         // it checks it in.
         if queue.remove(&block.number()).is_some() {
-            self.forget_due(block);
+            self.note_left(block);
             self.enqueue(block);
         }
     }
@@ -441,7 +448,7 @@ impl BlockPool {
                 let is_next =
                     queue.first_key_value().is_some_and(|(&number, block)| number <= last && block.is_pinned());
                 let Some((_, block)) = is_next.then(|| queue.pop_first()).flatten() else { break };
-                self.forget_due(block);
+                self.note_left(block);
                 self.close(block);
             }
         }
@@ -498,7 +505,7 @@ impl BlockPool {
         let is_compactable = block.place() == Place::Compactable;
         let queue = if is_compactable { &mut self.compactable } else { &mut self.queues[block.class()] };
         queue.remove(&block.number());
-        self.forget_due(block);
+        self.note_left(block);
         block.set_place(Place::Taken);
         self.checked_out += 1;
         Victim { block, purpose }

@@ -5,6 +5,7 @@ use relativist_testing as _;
 use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
 use std::sync::Arc;
 
+mod breakdown;
 mod expiry;
 mod limit;
 mod pins;

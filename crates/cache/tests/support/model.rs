@@ -328,6 +328,8 @@ impl Model {
             });
         }
         assert!(seen <= self.items.len() && (self.evicts || seen == self.items.len()));
+        let (memory, usage) = (self.cache.memory_use(), self.usage());
+        assert_eq!(memory.total() - memory.table, usage.mapped_bytes, "{memory:?}");
     }
 }
 

@@ -267,7 +267,9 @@ impl Executor<'_> {
         let args = Words::new(request.key, usize::MAX);
         let mut words = args.clone();
         match (words.next(), words.next()) {
-            (Some(name @ (b"conns" | b"table")), _) => return self.long_report(name, Some(request.header), out),
+            (Some(name @ (b"conns" | b"table" | b"memory")), _) => {
+                return self.long_report(name, Some(request.header), out);
+            }
             (Some(b"detail"), Some(b"dump")) if !self.shared.options.disable_dumping => {
                 return self.dump(Box::new(Dump::prefixes().replying_to(Some(request.header))), out);
             }

@@ -1,12 +1,12 @@
 //! Commands whose output is long or takes long. These are the dumps of all keys (`lru_crawler
 //! metadump`, `lru_crawler mgdump` and `stats cachedump`), `stats sizes`, `stats table`, `stats
-//! conns` and `stats detail dump`. They go through the table, or a list, piece by piece, no faster
-//! than the client reads the output.
+//! memory`, `stats conns` and `stats detail dump`. They go through the table, or a list, piece by
+//! piece, no faster than the client reads the output.
 
 use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
-use relativist_cache::{Hit, Marks, TableStats};
+use relativist_cache::{Hit, Marks, MemoryUse, TableStats};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use std::collections::BTreeMap;
@@ -42,6 +42,8 @@ enum Format {
     Sizes(BTreeMap<usize, u64>),
     /// The fill levels of the table's buckets.
     Table(TableStats),
+    /// Where the memory goes.
+    Memory(MemoryUse),
     /// The states of these connections.
     Connections(Vec<Arc<Session>>),
     /// The counts of each prefix, and the last prefix printed.
@@ -69,6 +71,10 @@ impl Dump {
         Dump { format: Format::Table(TableStats::default()), cursor: Some(0), request: None }
     }
 
+    pub(super) fn memory() -> Dump {
+        Dump { format: Format::Memory(MemoryUse::default()), cursor: Some(0), request: None }
+    }
+
     pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {
         Dump { format: Format::Connections(sessions), cursor: Some(0), request: None }
     }
@@ -91,8 +97,8 @@ impl Dump {
 impl Executor<'_> {
     /// Continues a dump until it is done or the output is full.
     pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
-        // The statistics of the table are printed only at the end. Gathering them must not delay
-        // other connections.
+        // The statistics of table and memory are printed only at the end. Gathering them must not
+        // delay other connections.
         let mut steps = 0;
         while let Some(cursor) = dump.cursor {
             if out.len() >= self.output_limit || steps == 1024 {
@@ -113,6 +119,7 @@ impl Executor<'_> {
                     })
                 }
                 Format::Table(stats) => self.shared.cache.sample_buckets(stats, cursor),
+                Format::Memory(memory) => self.shared.cache.sample_memory(memory, cursor),
                 format => {
                     let next = self.shared.cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
                     next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
@@ -121,6 +128,7 @@ impl Executor<'_> {
         }
         match &dump.format {
             Format::Table(stats) => self.table(stats, &mut Report::new(out, dump.request)),
+            Format::Memory(memory) => self.memory(memory, &mut Report::new(out, dump.request)),
             Format::Sizes(sizes) => sizes.iter().for_each(|(size, count)| reply::stat(out, size, count)),
             _ => (),
         }
@@ -182,7 +190,7 @@ impl Executor<'_> {
                 write!(out, " [{} b; {end} s]\r\n", hit.value.len()).expect("writing to a Vec does not fail");
             }
             Format::Sizes(sizes) => *sizes.entry(hit.size.next_multiple_of(SIZE_STEP)).or_default() += 1,
-            Format::Table(_) | Format::Connections(_) | Format::Prefixes(_) => (),
+            Format::Table(_) | Format::Memory(_) | Format::Connections(_) | Format::Prefixes(_) => (),
         }
     }
 }

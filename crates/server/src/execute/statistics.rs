@@ -2,8 +2,9 @@
 //!
 //! Names, order and types are memcached's. Statistics about parts that this server does not have
 //! are zero: pages that move between slab classes, segments of an LRU, reply objects. There is one
-//! size class, which has all items. Two groups are not in memcached: `table` surveys every bucket,
-//! and `contention` reports lock contention, if that feature is enabled.
+//! size class, which has all items. Three groups are not in memcached: `table` surveys every
+//! bucket, `memory` every item, and `contention` reports lock contention, if that feature is
+//! enabled.
 
 use super::observe::CLASS;
 use super::session::ListeningSocket;
@@ -12,7 +13,7 @@ use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use relativist_cache::{SweepStats, TableStats, Usage};
+use relativist_cache::{MemoryUse, SweepStats, TableStats, Usage};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
@@ -65,7 +66,7 @@ impl Executor<'_> {
                 reply::RESET
             }
             Some(b"detail") => return self.stats_detail(args, out),
-            Some(name @ (b"conns" | b"table")) => return self.long_report(name, None, out),
+            Some(name @ (b"conns" | b"table" | b"memory")) => return self.long_report(name, None, out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
             Some(b"sizes") if self.shared.options.extended.track_sizes => {
                 return self.dump(Box::new(Dump::sizes()), out);
@@ -77,13 +78,16 @@ impl Executor<'_> {
         Outcome::Done
     }
 
-    /// Answers `conns` or `table` piece by piece, because these groups may be long or take long.
+    /// Answers `conns`, `table` or `memory` piece by piece, because these groups may be long, or
+    /// take long.
     pub(super) fn long_report(&self, name: &[u8], request: Option<Header>, out: &mut Vec<u8>) -> Outcome<'static> {
-        let dump = if name == b"conns" {
-            self.listeners(&mut Report::new(out, request));
-            Dump::connections(self.shared.connections.sessions())
-        } else {
-            Dump::table()
+        let dump = match name {
+            b"conns" => {
+                self.listeners(&mut Report::new(out, request));
+                Dump::connections(self.shared.connections.sessions())
+            }
+            b"memory" => Dump::memory(),
+            _ => Dump::table(),
         };
         self.dump(Box::new(dump.replying_to(request)), out)
     }
@@ -413,6 +417,14 @@ impl Executor<'_> {
         }
         for (length, buckets) in table.chain_lengths.iter().enumerate() {
             report.stat(format_args!("chains_of_{length}"), buckets);
+        }
+    }
+
+    pub(super) fn memory(&self, memory: &MemoryUse, report: &mut Report<'_>) {
+        memory.parts().iter().for_each(|(name, bytes)| report.stat(name, bytes));
+        stats! { report,
+            mapped: memory.total(),
+            limit: self.shared.cache.usage().limit,
         }
     }
 }

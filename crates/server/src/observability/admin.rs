@@ -5,8 +5,8 @@
 //! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
 //! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
 //! Ten times a second the accepting thread also records the size of the table, because resizes are
-//! over in milliseconds. Statistics that need a look at every bucket are gathered piece by piece
-//! ([`report::Survey`]), so no request waits for more than one piece.
+//! over in milliseconds. Statistics that need a look at every bucket, or every item, are gathered
+//! piece by piece ([`report::Survey`]), so no request waits for more than one piece.
 //!
 //! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
 //! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
@@ -26,7 +26,7 @@ use http::{Request, Response};
 use metrics::Format;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
-use relativist_cache::{TableStats, Usage};
+use relativist_cache::{MemoryUse, TableStats, Usage};
 use report::Survey;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -64,7 +64,8 @@ struct Panel {
     stopper: Stopper,
     started: Instant,
     history: Mutex<History>,
-    survey: Mutex<Survey>,
+    survey: Mutex<Survey<TableStats>>,
+    memory: Mutex<Survey<MemoryUse>>,
 }
 
 impl Admin {
@@ -105,6 +106,7 @@ impl AdminHandle {
                 started: Instant::now(),
                 history: Mutex::default(),
                 survey: Mutex::default(),
+                memory: Mutex::default(),
             });
         }
     }
@@ -173,13 +175,18 @@ fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass:
 }
 
 impl Panel {
-    /// Records the size of the table, and continues a survey that has begun: every [`TICK`], or
+    /// Records the size of the table, and continues surveys that have begun: every [`TICK`], or
     /// sooner.
     fn tick(&self) {
         self.note_size();
-        let mut survey = self.survey();
-        if survey.is_in_progress() {
-            survey.go_on(|stats, cursor| self.shared.cache.sample_buckets(stats, cursor));
+        let (mut buckets, cache) = (lock(&self.survey), &self.shared.cache);
+        if buckets.is_in_progress() {
+            buckets.go_on(|stats, cursor| cache.sample_buckets(stats, cursor));
+        }
+        drop(buckets);
+        let mut memory = lock(&self.memory);
+        if memory.is_in_progress() {
+            memory.go_on(|memory, cursor| cache.sample_memory(memory, cursor));
         }
     }
 
@@ -190,7 +197,7 @@ impl Panel {
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.history)
     }
 
     fn milliseconds(&self) -> u64 {
@@ -213,12 +220,19 @@ impl Panel {
 
     /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
-        let mut survey = self.survey();
+        let mut survey = lock(&self.survey);
         survey.refresh(|stats, cursor| self.shared.cache.sample_buckets(stats, cursor));
         survey.result()
     }
 
-    fn survey(&self) -> MutexGuard<'_, Survey> {
-        self.survey.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Where the memory goes; none before all items were examined. Examines a limited number.
+    fn memory(&self) -> Option<MemoryUse> {
+        let mut survey = lock(&self.memory);
+        survey.refresh(|memory, cursor| self.shared.cache.sample_memory(memory, cursor));
+        survey.last().map(|(memory, _)| memory)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

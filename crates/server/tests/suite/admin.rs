@@ -121,6 +121,22 @@ fn the_numbers_of_the_page_are_consistent() {
     assert_eq!(stats["connections"]["limit"], 1024);
 }
 
+/// Returns the parts of the memory by `/stats.json`, after checking that `/metrics` has the same
+/// and that they add up to what is mapped.
+pub fn memory(server: &Running) -> Vec<(String, u64)> {
+    let page: Value = serde_json::from_str(&get(server, "/stats.json")).unwrap();
+    let parts: Vec<(String, u64)> = serde_json::from_value(page["memory"]["parts"].clone()).unwrap();
+    let metrics = get(server, "/metrics");
+    for (kind, bytes) in &parts {
+        let line = format!("\nrelativistd_memory_bytes{{kind=\"{kind}\"}} {bytes}\n");
+        assert!(metrics.contains(&line), "{line} is not in {metrics}");
+    }
+    let table = parts.iter().find(|(kind, _)| kind == "table").expect("a part");
+    let of_blocks = parts.iter().map(|(_, bytes)| bytes).sum::<u64>() - table.1;
+    assert_eq!(page["memory"]["heap"], of_blocks);
+    parts
+}
+
 #[test]
 fn the_page_loads_no_other_resource() {
     let page = get(&Running::start("-t 1 --admin 0"), "/");

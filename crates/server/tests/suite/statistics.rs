@@ -206,6 +206,35 @@ fn the_statistics_show_the_table_growing_and_shrinking() {
     assert!(conns[place + 1].ends_with(":state conn_read"), "{conns:?}");
 }
 
+/// The parts add up to what is mapped, with items of all sizes and in both protocols.
+#[test]
+fn the_memory_is_accounted_for() {
+    let server = Running::start("-t 1 -m 8 --admin 0");
+    let mut client = server.connect();
+    let (mut sets, mut keys, mut values) = (String::new(), 0, 0);
+    for i in 0..3000 {
+        let (key, value) = (format!("k{i}"), "v".repeat(if i == 0 { 100_000 } else { i % 100 }));
+        (keys, values) = (keys + key.len(), values + value.len());
+        write!(sets, "set {key} {} 0 {} noreply\r\n{value}\r\n", i % 2, value.len()).unwrap();
+    }
+    client.send(sets);
+    assert_eq!(number(&mut client, "", "curr_items"), 3000);
+    let reported = stats(&mut client, "memory");
+    let memory: HashMap<&str, u64> =
+        reported.iter().map(|(name, bytes)| (name.as_str(), bytes.parse().unwrap())).collect();
+    assert_eq!((memory["keys"], memory["values"]), (keys as u64, values as u64));
+    let of_items: u64 = ["keys", "values", "item_headers", "alignment"].iter().map(|part| memory[part]).sum();
+    assert_eq!(of_items, number(&mut client, "", "bytes"));
+    assert_eq!(memory["limit"], 8 << 20);
+    let parts = &reported[..reported.len() - 2];
+    assert_eq!(parts.iter().map(|(_, bytes)| bytes.parse::<u64>().unwrap()).sum::<u64>(), memory["mapped"]);
+    assert_eq!(memory["in_transit"], 0, "{reported:?}");
+    let shown = crate::admin::memory(&server);
+    let names: Vec<&String> = parts.iter().map(|(name, _)| name).collect();
+    assert_eq!(shown.iter().map(|(kind, _)| kind).collect::<Vec<_>>(), names);
+    assert_eq!(shown[..2], [("keys".into(), keys as u64), ("values".into(), values as u64)]);
+}
+
 /// Polls the size of the table until `is_wanted`, because the table is resized in the background.
 fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
     for _ in 0..100_000 {
@@ -323,8 +352,8 @@ fn long_groups_are_sent_by_the_binary_protocol() {
         let header = [&[0x80, 0x10, 0, length, 0, 0, 0, 0, 0, 0, 0, length], [0; 12].as_slice()].concat();
         [header.as_slice(), key.as_bytes()].concat()
     };
-    client.send([request("table"), request("conns")].concat().repeat(BURST));
-    for group in 0..2 * BURST {
+    client.send([request("table"), request("conns"), request("memory")].concat().repeat(BURST));
+    for group in 0..3 * BURST {
         let mut names = Vec::new();
         loop {
             let mut header = [0; 24];
@@ -338,14 +367,13 @@ fn long_groups_are_sent_by_the_binary_protocol() {
             }
             names.push(String::from_utf8(body[..key].into()).unwrap());
         }
-        if group % 2 == 0 {
-            assert_eq!(names[..2], ["buckets", "entries"]);
-        } else {
-            assert_eq!(
-                names.iter().filter(|name| name.ends_with(":addr")).count(),
-                2,
-                "listener and client: {names:?}"
-            );
+        match group % 3 {
+            0 => assert_eq!(names[..2], ["buckets", "entries"]),
+            1 => {
+                let addresses = names.iter().filter(|name| name.ends_with(":addr")).count();
+                assert_eq!(addresses, 2, "listener and client: {names:?}");
+            }
+            _ => assert_eq!((names[0].as_str(), names.len()), ("keys", 13)),
         }
     }
 }

@@ -176,6 +176,13 @@ fn memory(panel: &Panel, text: &mut Text) {
         "Part of memory_heap_bytes: large values being sent or received in place.",
         usage.pinned_bytes,
     );
+    if let Some(memory) = panel.memory() {
+        let help = "Where the memory goes. The sum of all kinds is what is mapped for the cache.";
+        text.head("memory_bytes", Kind::Gauge, help);
+        for (kind, bytes) in memory.parts() {
+            text.sample("memory_bytes", format_args!("kind=\"{kind}\""), bytes);
+        }
+    }
     text.gauge("table_buckets", "Buckets of the hash table.", usage.buckets);
     text.gauge("table_bytes", "Bytes of the hash table.", usage.table_bytes);
     text.gauge("table_is_resizing", "1 while the hash table is resized.", u8::from(usage.is_resizing));

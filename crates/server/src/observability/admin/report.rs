@@ -2,30 +2,29 @@
 
 use super::Panel;
 use crate::observability::latency::Kind;
-use relativist_cache::TableStats;
 use serde_json::{Value, json};
 use std::mem;
 use std::time::{Duration, Instant};
 
-/// Maximum number of pieces of the table that one call surveys, in one or two milliseconds. A piece
-/// is some buckets.
+/// Maximum number of pieces that one call surveys, in one or two milliseconds. A piece is some
+/// buckets of the table, or some items.
 const PIECES: usize = 1024;
 
 /// A new survey begins when the result of the last one is this old.
 const MIN_AGE: Duration = Duration::from_secs(1);
 
-/// A survey of all buckets of the table, which each request and each tick advances, and the result
-/// of the last one.
+/// A survey of the whole table, which each request and each tick advances, and the result of the
+/// last one.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct Survey<T> {
     /// The result so far.
-    stats: TableStats,
+    stats: T,
     /// The next position; none between surveys.
     cursor: Option<u64>,
-    last: Option<(TableStats, Instant)>,
+    last: Option<(T, Instant)>,
 }
 
-impl Survey {
+impl<T: Clone + Default> Survey<T> {
     /// Whether a survey has begun and not ended.
     pub(super) fn is_in_progress(&self) -> bool {
         self.cursor.is_some()
@@ -33,7 +32,7 @@ impl Survey {
 
     /// Continues a survey, or begins one if the last result is old. Calls `piece` at most
     /// [`PIECES`] times.
-    pub(super) fn refresh(&mut self, piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
+    pub(super) fn refresh(&mut self, piece: impl FnMut(&mut T, u64) -> Option<u64>) {
         let is_fresh = self.last.as_ref().is_some_and(|(_, taken)| taken.elapsed() < MIN_AGE);
         if self.is_in_progress() || !is_fresh {
             self.go_on(piece);
@@ -41,7 +40,7 @@ impl Survey {
     }
 
     /// Like [`refresh`](Self::refresh), but begins a survey even if the last result is fresh.
-    pub(super) fn go_on(&mut self, mut piece: impl FnMut(&mut TableStats, u64) -> Option<u64>) {
+    pub(super) fn go_on(&mut self, mut piece: impl FnMut(&mut T, u64) -> Option<u64>) {
         let mut cursor = self.cursor.unwrap_or(0);
         for _ in 0..PIECES {
             match piece(&mut self.stats, cursor) {
@@ -57,11 +56,13 @@ impl Survey {
     }
 
     /// The result of the last survey and its age. During the first survey: its result so far.
-    pub(super) fn result(&self) -> (TableStats, Duration) {
-        match &self.last {
-            Some((stats, taken)) => (stats.clone(), taken.elapsed()),
-            None => (self.stats.clone(), Duration::ZERO),
-        }
+    pub(super) fn result(&self) -> (T, Duration) {
+        self.last().unwrap_or_else(|| (self.stats.clone(), Duration::ZERO))
+    }
+
+    /// The result of the last survey and its age, if one has ended.
+    pub(super) fn last(&self) -> Option<(T, Duration)> {
+        self.last.as_ref().map(|(stats, taken)| (stats.clone(), taken.elapsed()))
     }
 }
 
@@ -86,6 +87,7 @@ pub(super) fn json(panel: &Panel) -> Value {
             "items": usage.item_bytes,
             "heap": usage.mapped_bytes,
             "table": usage.table_bytes,
+            "parts": panel.memory().map(|memory| memory.parts()),
         },
         "counters": counters,
         "latencies": latencies(panel),
@@ -128,11 +130,12 @@ fn history(panel: &Panel) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use relativist_cache::TableStats;
 
     #[test]
     fn a_survey_advances_by_pieces_and_pauses_after_its_end() {
         let (mut survey, mut pieces) = (Survey::default(), 0);
-        let mut look = |survey: &mut Survey| {
+        let mut look = |survey: &mut Survey<TableStats>| {
             let before = pieces;
             survey.refresh(|stats, cursor| {
                 pieces += 1;

@@ -13,7 +13,8 @@
 //! processors and empties their write buffers before it returns. There the write buffer is all that
 //! separates a compiler fence from a full one: a processor may execute a load before an earlier
 //! store, and reorders nothing else. The function's documentation promises nothing about loads, so
-//! it is not used on Arm, which reorders them.
+//! it is not used on Arm, which reorders them. (In Wine 8 the function does nothing: see
+//! `docs/src/platforms.md`.)
 //!
 //! Elsewhere, or where a sandbox filters the call, both sides are real fences. (macOS has no such
 //! call.)

@@ -22,8 +22,8 @@ pub(crate) fn install() {}
 
 #[cfg(all(unix, not(relativist_loom)))]
 unsafe extern "C" fn in_child() {
+    use crate::current::own_slot;
     use crate::domain::domain;
-    use crate::guard::own_slot;
 
     let own = own_slot();
     domain().reset_in_child();

@@ -6,6 +6,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::barrier::light;
+use crate::current::{clear_current_slot, current_slot, own_slot, set_current_slot};
 use crate::domain::domain;
 use crate::hint::cold_path;
 use crate::registry::{Slot, unregistered};
@@ -13,17 +14,9 @@ use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
 local! {
-    /// This thread's slot, or the slot that all unregistered threads share. Has no destructor, so a
-    /// thread can read it at any time until it ends.
-    static SLOT: Cell<SlotPointer> = Cell::new(SlotPointer(unregistered()));
     /// Gives the slot back at thread exit.
     static REGISTRATION: Registration = Registration(Cell::new(None));
 }
-
-/// A `&'static Slot`. In Rust 1.85, a constant cannot contain a reference to a slot, because slots
-/// are mutable.
-#[derive(Clone, Copy)]
-struct SlotPointer(*const Slot);
 
 /// Proof of being inside a read-side critical section; dropping it leaves the section.
 ///
@@ -193,26 +186,6 @@ impl Drop for Guard {
     }
 }
 
-/// Returns the slot of the calling thread, or the slot that all unregistered threads share.
-#[inline(always)]
-fn current_slot() -> &'static Slot {
-    let SlotPointer(slot) = SLOT.with(Cell::get);
-    // SAFETY: only references are stored as pointers.
-    unsafe { &*slot }
-}
-
-/// Returns an identifier of the calling thread, which a fork does not change: no two running
-/// threads have the same, and it is never 0.
-pub(crate) fn thread_token() -> usize {
-    SLOT.with(|own| std::ptr::from_ref(own).addr())
-}
-
-/// Returns the slot of the calling thread, if it has one.
-pub(crate) fn own_slot() -> Option<&'static Slot> {
-    let slot = current_slot();
-    (!std::ptr::eq(slot, unregistered())).then_some(slot)
-}
-
 #[inline(always)]
 fn enter(slot: &Slot, fenced: bool) {
     let now = domain().now();
@@ -269,8 +242,7 @@ fn give_back(slot: &Slot) {
     if slot.is_reading() {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
-        // An error means that loom has already destroyed `SLOT`; no thread will read it.
-        let _ = SLOT.try_with(|own| own.set(SlotPointer(unregistered())));
+        clear_current_slot();
         slot.release();
     }
 }
@@ -284,7 +256,7 @@ fn register() -> &'static Slot {
         slot.release();
         return own;
     }
-    SLOT.with(|own| own.set(SlotPointer(slot)));
+    set_current_slot(slot);
     // In thread-local destructors that run after that of `Registration`, the end of the section
     // releases the slot.
     if REGISTRATION.try_with(|registration| registration.0.set(Some(slot))).is_err() {

@@ -112,6 +112,7 @@ mod barrier;
 #[doc(hidden)]
 pub mod clock;
 pub mod contention;
+mod current;
 mod defer;
 pub mod design;
 mod domain;

@@ -13,9 +13,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
 use crate::contention::Site;
+use crate::current::thread_token;
 use crate::defer::Reclaiming;
 use crate::domain::domain;
-use crate::guard::thread_token;
 use crate::prefetch::prefetch_for_write;
 use crate::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,

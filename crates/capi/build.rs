@@ -1,8 +1,11 @@
-//! Sets the soname of the shared library, by which programs find it. It contains the major version:
-//! programs work with all libraries of the same major version.
+//! Sets the soname of the shared library, by which programs find it. A program works with all
+//! versions of the library that have the same soname.
+
+/// The number in the soname. Increase it when a function is removed or changed. `install.sh` reads
+/// the next line.
+const INTERFACE: u32 = 0;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let major = std::env::var("CARGO_PKG_VERSION_MAJOR").unwrap_or_default();
-    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librelativist.so.{major}");
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librelativist.so.{INTERFACE}");
 }

@@ -11,6 +11,7 @@ libdir=${LIBDIR:-lib}
 cargo build --quiet --release --locked --package relativist-capi
 built=${CARGO_TARGET_DIR:-../../target}/release
 version=$(cargo pkgid --package relativist-capi | sed 's/.*[#@]//')
+interface=$(sed -n 's/^const INTERFACE: u32 = \([0-9]*\);$/\1/p' build.rs)
 
 include="$destination$prefix/include"
 libraries="$destination$prefix/$libdir"
@@ -18,6 +19,6 @@ install -d "$include" "$libraries/pkgconfig"
 install -m 644 include/relativist.h "$include"
 install -m 644 "$built/librelativist.a" "$libraries"
 install -m 755 "$built/librelativist.so" "$libraries/librelativist.so.$version"
-ln -sf "librelativist.so.$version" "$libraries/librelativist.so.${version%%.*}"
-ln -sf "librelativist.so.${version%%.*}" "$libraries/librelativist.so"
+ln -sf "librelativist.so.$version" "$libraries/librelativist.so.$interface"
+ln -sf "librelativist.so.$interface" "$libraries/librelativist.so"
 sed "s|@prefix@|$prefix|; s|@libdir@|$libdir|; s|@version@|$version|" relativist.pc.in >"$libraries/pkgconfig/relativist.pc"

@@ -11,9 +11,13 @@ WEAK = {"indexmap", "hashbrown", "toml_writer"}
 
 
 def version():
-    """The version that the published crates share."""
-    versions = {package["version"] for package in json.load(sys.stdin)["packages"] if package["publish"] is None}
-    assert len(versions) == 1, f"release: the crates have several versions: {versions}"
+    """Prints the version that the published crates share. Each of them must name its repository."""
+    published = [package for package in json.load(sys.stdin)["packages"] if package["publish"] is None]
+    versions = {package["version"] for package in published}
+    if len(versions) != 1:
+        sys.exit(f"release: the crates have several versions: {versions}")
+    if missing := [package["name"] for package in published if not package["repository"]]:
+        sys.exit(f"release: these crates have no `repository` in Cargo.toml: {', '.join(missing)}")
     print(versions.pop())
 
 

@@ -58,10 +58,9 @@ ready() {
     fail ".ci/run has not passed on $(git rev-parse --short HEAD) in this checkout"
   [ -z "$(git tag --list "v$version")" ] || fail "version $version was released: there is a tag v$version"
   grep -q "^## $version " CHANGELOG.md || fail "CHANGELOG.md has no section \"## $version (DATE)\""
-  grep -q '^repository = ' Cargo.toml || fail "Cargo.toml does not say in which repository the code is"
 }
 
-# What depends on a file that was not committed does not build here.
+# In a clone, a crate that needs a file which was not committed does not build.
 clean_clone() {
   [ -z "$(git status --porcelain)" ] || echo "release: leaves out what is not committed" >&2
   rm -rf "$clone" "$files" "$CARGO_TARGET_DIR/package"

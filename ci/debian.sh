@@ -29,8 +29,11 @@ debian() {
   [ -e "$1" ] || command -v "$1" >/dev/null || install_packages "${@:2}"
 }
 
+# Prints the address of Debian's packages. Before the first update apt-get does not know it.
 debian_repository() {
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main' | sort -u | head -n1
+  local find=(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' 'Component: main')
+  [ -n "$("${find[@]}")" ] || alone as_root apt-get update -qq >/dev/null
+  "${find[@]}" | sort -u | head -n1
 }
 
 # unpack_from SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new folder, for those that
@@ -42,8 +45,6 @@ unpack_from() {
   mkdir -p "$apt"/{lists,archives}/partial "$apt/root"
   touch "$apt/status"
   repository=$(debian_repository)
-  # Before the first update apt-get knows no repository.
-  [ -n "$repository" ] || { install_packages && repository=$(debian_repository); }
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository $suite main" >"$apt/sources.list"
   options=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null
     -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status"

@@ -46,13 +46,12 @@ manual_page() {
 
 # A system with what the tests need, and nothing else.
 minimal_system() {
-  local repository
+  local repository release
   repository=$(debian_repository)
-  # Before the first update apt-get knows no repository.
-  [ -n "$repository" ] || { install_packages && repository=$(debian_repository); }
+  release=$(source /etc/os-release && echo "$VERSION_CODENAME")
   TMPDIR=$packages as_root timeout 600 mmdebstrap --quiet --mode=root --variant=apt --format=directory \
-    --include=apt-utils,binutils,gcc,libc6-dev,pkgconf,procps,python3,systemd "$(source /etc/os-release && echo "$VERSION_CODENAME")" "$root" \
-    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository $(source /etc/os-release && echo "$VERSION_CODENAME") main"
+    --include=apt-utils,binutils,gcc,libc6-dev,pkgconf,procps,python3,systemd "$release" "$root" \
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $repository $release main"
 }
 
 trap 'as_root rm -rf --one-file-system "$root"' EXIT

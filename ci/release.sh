@@ -39,7 +39,7 @@ fail() {
   exit 1
 }
 
-# tool NAME VERSION: builds a tool without optimization, which takes longer than what it does.
+# tool NAME VERSION: builds a tool, unless it exists. Optimization would take more time than it saves.
 tool() {
   local root=$work/tools/$1-$2
   PATH=$root/bin:$PATH
@@ -49,7 +49,7 @@ tool() {
     cargo install --quiet --locked --root "$root" "$1@$2"
 }
 
-# ready: whether the commit can be released.
+# Fails if the commit cannot be released.
 ready() {
   local version
   version=$(cargo metadata --no-deps --format-version 1 | python3 ci/release.py version)
@@ -87,7 +87,7 @@ features() {
   cargo hack check --quiet --locked --feature-powerset "${crates[@]/#/--package=}"
 }
 
-# Fails if what a program could use in the last release is gone, or has another type, unless the version says so.
+# compatible CRATE...: fails if a public item of the last release is gone or has changed, and the version does not allow that.
 compatible() {
   cargo semver-checks check-release "${@/#/--package=}" --baseline-root "$released"
 }
@@ -99,7 +99,7 @@ interfaces() {
   sed -i '/^default-members/d' "$released/Cargo.toml"
   compatible "${libraries[@]}" || fail "a library is not compatible with the last release (ci/released.tar.xz), so its version
 must increase. If that interface was never released, write the file again: ci/release.sh --released"
-  # It would notice if a function were gone.
+  # This check must be able to fail: it reports a function that only the last release has.
   echo 'pub fn is_gone() {}' >>"$released/crates/rcu/src/lib.rs"
   ! compatible relativist-rcu >"$work/gone.log" 2>&1 || fail "cargo-semver-checks does not notice that a function is gone"
   grep -q 'function relativist_rcu::is_gone' "$work/gone.log" || { cat "$work/gone.log"; fail "cargo-semver-checks does not work"; }
@@ -121,8 +121,8 @@ linked() {
   done
 }
 
-# The tools for bills read `cargo metadata`, which has all features of a dependency that any member of the workspace, a
-# test or a model needs. So this leaves only what is published.
+# The tools for bills read `cargo metadata`. It also lists what only tests, models or crates that are not published need.
+# So this removes them from the clone.
 only_published() {
   cargo hack --workspace --remove-dev-deps
   sed -i "/^\[target.'cfg(relativist_/,/^\$/d" crates/*/Cargo.toml
@@ -138,7 +138,7 @@ bills() {
   export SOURCE_DATE_EPOCH
   cargo cyclonedx --quiet --format json --target "$triple"
   for crate in "${crates[@]}" relativist-capi; do
-    # Where they were made says nothing.
+    # The paths in a bill contain this folder, which exists nowhere else.
     sed "s|$clone/||g" crates/*/"$crate.cdx.json" >"$files/$crate.cdx.json"
     python3 ci/release.py bill "$files/$crate.cdx.json" "$work/$crate.linked"
   done
@@ -160,7 +160,7 @@ debian xz xz-utils
 debian objcopy binutils
 [ "$mode" != "" ] || ready
 [ "$mode" != --released ] || { write_released; exit; }
-# The later tools use what was compiled for the first one.
+# The tools share many dependencies, and so a folder of builds.
 tool cargo-semver-checks 0.51.0
 tool cargo-deny 0.20.2
 tool cargo-cyclonedx 0.5.9

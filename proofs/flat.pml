@@ -1,10 +1,9 @@
-/* A flat table, whose entries are in the buckets themselves: lookups and updates while it is
- * resized, without any wait for readers. It is the design of a second map, next to the one of
- * crates/map/src/raw. Each access to shared memory is a step of its own. Memory is sequentially
- * consistent.
+/* The flat table (crates/map/src/flat), whose entries are in the buckets themselves: lookups and
+ * updates while it is resized, without any wait for readers. Each access to shared memory is a step
+ * of its own. Memory is sequentially consistent.
  *
  * A bucket has a first segment in the array, and may have a second one outside of it. A segment
- * has a few slots, and a word that shows the key of each live slot. (In a program: a tag of its
+ * has a few slots, and a word that shows the key of each live slot. (In the code: a tag of its
  * hash.) The word of the first segment also has the bucket's lock and the flag MOVED. The link to
  * the second segment has a filter: the keys that may be there.
  *

@@ -1,5 +1,5 @@
 """Prometheus scrapes a server under load and one with TLS. Runs the dashboard's queries and the alerts' expressions by its HTTP interface:
-watch_session.py FOLDER_OF_PROGRAMS."""
+watch_session.py RELATIVISTD RELATIVIST_BENCH."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = Path(sys.argv[1]).resolve()
+SERVER, BENCH = sys.argv[1:]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/relativistd.json").read_text())
 RULES = ROOT / "deploy/prometheus/relativistd.rules.yml"
 # Only a hang takes longer.
@@ -35,7 +35,7 @@ def main():
         busy, port, admin = serve(processes, "-m", "8", "-t", "2", "--snapshot", str(folder / "items"))
         encrypted = serve(processes, "-m", "64", "-t", "1", "-Z", "-o", certificate(folder))[2]
         load = ["--items", "200000", "--rate", "2000", "--sets", "20", "--rounds", "1", "--seconds", "600"]
-        start(processes, [PROGRAMS / "relativist-bench", "load", "--server", f"127.0.0.1:{port}", *load], stdout=subprocess.DEVNULL)
+        start(processes, [BENCH, "load", "--server", f"127.0.0.1:{port}", *load], stdout=subprocess.DEVNULL)
         prometheus = Prometheus(processes, folder, [admin, encrypted])
         wait_until("evictions", lambda: prometheus.number("sum(relativistd_evictions_total)") > 0)
         busy.send_signal(signal.SIGUSR2)
@@ -62,7 +62,7 @@ def start(processes, command, **options):
 def serve(processes, *options):
     """Starts a server. Returns it, its port, and the port of --admin."""
     port, admin = free_port(), free_port()
-    server = start(processes, [PROGRAMS / "relativistd", "-l", "127.0.0.1", "-p", port, "--admin", admin, *options])
+    server = start(processes, [SERVER, "-l", "127.0.0.1", "-p", port, "--admin", admin, *options])
     wait_until("a server", lambda: fetch(admin, "/healthz") == "ok\n")
     return server, port, admin
 

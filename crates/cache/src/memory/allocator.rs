@@ -29,7 +29,7 @@
 
 use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};
-use crate::memory::block_ref::{BlockRef, PinnedBlocks};
+use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Victim};
 use crate::memory::sum::BlockSum;
 use crate::policy;
@@ -309,9 +309,13 @@ impl ItemAllocator {
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a
-    /// quarter of one unused.
+    /// quarter of one unused. In the small blocks of a small cache, an item may leave more of its
+    /// own block unused, because that has whole pages: then it shares one, unless it takes more
+    /// than half.
     pub(crate) fn is_large(&self, size: usize) -> bool {
-        size > (self.capacity - HEADER) / 4
+        let room = self.capacity - HEADER;
+        let pays = |shared| shared < 2 || Block::capacity_for(size) <= self.capacity / shared;
+        size > room / 4 && (size >= LARGE_VALUE || pays(room / size))
     }
 
     /// Checks out a block, if there is room.

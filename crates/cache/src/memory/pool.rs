@@ -19,8 +19,8 @@ use std::mem;
 use std::ptr::NonNull;
 use std::thread::ThreadId;
 
-/// The number of ordinary blocks kept for items that move, if the limit is at least eight times as
-/// much.
+/// The number of ordinary blocks kept for items that move, if the limit is at least 128 blocks. A
+/// smaller cache keeps one, and the smallest ones none: it would be too large a part of them.
 const KEPT: usize = 2;
 
 /// All blocks that are not open.
@@ -189,7 +189,8 @@ impl BlockPool {
 
     /// The bytes kept for items that move: free, or not mapped yet.
     pub(crate) fn kept(&self) -> usize {
-        KEPT.min(self.limit / self.capacity / 8) * self.capacity
+        let blocks = self.limit / self.capacity;
+        KEPT.min(blocks / 8).min(1 + blocks / 128) * self.capacity
     }
 
     /// Whether other threads have checked out, reserved, or are writing to memory that could be

@@ -36,6 +36,19 @@ fn without_eviction_stores_that_do_not_fit_are_refused() {
     assert_eq!(cache.usage().sweeps.evictions, 0);
 }
 
+/// The blocks of small caches are small, and items of a few KiB would leave much of a block of
+/// their own unused.
+#[test]
+fn small_caches_hold_items_of_a_few_kib() {
+    for (limit, size) in [(1 << 18, 1900), (1 << 20, 2000), (1 << 20, 5000), (2 << 20, 10_000), (4 << 20, 10_000)] {
+        let (cache, _) = cache(limit);
+        let cache = cache.without_eviction();
+        fill(&cache, &vec![b'v'; size]);
+        let full = cache.usage();
+        assert!(full.item_bytes > limit * 4 / 5, "{limit} bytes for values of {size}: {full:?}");
+    }
+}
+
 /// In a full cache without eviction, scattered deleted items make room, although no block becomes
 /// empty.
 #[test]

@@ -94,7 +94,7 @@ pub struct SharedState {
 const AGE_SAMPLE: usize = 1024;
 
 impl SharedState {
-    /// Seconds since the last access to the longest unused of about [`AGE_SAMPLE`] items.
+    /// Seconds since the last access to the longest unused item of a sample of about 1,024.
     pub fn longest_idle(&self) -> u32 {
         let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
         while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {

@@ -271,6 +271,7 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
 mod tests {
     use super::*;
     use crate::item::layout::{ITEM_OVERHEAD, MAX_KEY};
+    use crate::policy;
 
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
@@ -286,6 +287,18 @@ mod tests {
     #[test]
     fn an_item_has_29_bytes_besides_key_and_value() {
         assert_eq!(ITEM_OVERHEAD, 29);
+    }
+
+    #[test]
+    fn open_blocks_hold_no_more_items_than_assumed() {
+        // It has one open block per class, because it is small.
+        let allocator = ItemAllocator::new(1 << 20);
+        let smallest = block::footprint(ITEM_OVERHEAD + 1);
+        let sizes = (policy::class(smallest)..).map(|class| smallest.max(4_usize.pow(class as u32)));
+        let most: usize =
+            sizes.take_while(|&size| !allocator.is_large(size)).map(|size| allocator.capacity / size).sum();
+        let assumed = allocator.max_items_in_open_blocks();
+        assert!((most..most + most / 16).contains(&assumed), "{assumed} for {most}");
     }
 
     #[test]

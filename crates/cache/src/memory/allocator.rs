@@ -304,8 +304,8 @@ impl ItemAllocator {
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
         // A stripe has one open block per class. Their items have at least 32, 64, 256 bytes and so
-        // on, so one item in 20 bytes is an upper bound.
-        self.stripes.len() * self.capacity / 20
+        // on, so one item in 19 bytes is an upper bound.
+        self.stripes.len() * self.capacity / 19
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a

@@ -75,19 +75,20 @@ mod variable {
 /// system's variables directly. They keep their values until the thread ends.
 #[cfg(all(windows, target_env = "gnu", not(target_abi = "llvm"), not(relativist_loom)))]
 mod variable {
+    use std::ffi::c_void;
     use std::sync::OnceLock;
 
     use super::SlotPointer;
-    use crate::registry::{Slot, unregistered};
+    use crate::registry::unregistered;
 
     #[link(name = "kernel32")]
     unsafe extern "system" {
         #[link_name = "TlsAlloc"]
         safe fn allocate() -> u32;
         #[link_name = "TlsGetValue"]
-        fn value(index: u32) -> *const Slot;
+        fn value(index: u32) -> *const c_void;
         #[link_name = "TlsSetValue"]
-        fn set_value(index: u32, value: *const Slot) -> i32;
+        fn set_value(index: u32, value: *const c_void) -> i32;
         #[link_name = "GetCurrentThreadId"]
         safe fn current_thread_id() -> u32;
     }
@@ -107,12 +108,12 @@ mod variable {
     pub(super) fn get() -> SlotPointer {
         // SAFETY: the index was allocated, and is never freed.
         let slot = unsafe { value(index()) };
-        SlotPointer(if slot.is_null() { unregistered() } else { slot })
+        SlotPointer(if slot.is_null() { unregistered() } else { slot.cast() })
     }
 
     pub(super) fn set(SlotPointer(slot): SlotPointer) {
         // SAFETY: as in `get`.
-        let was_set = unsafe { set_value(index(), slot) };
+        let was_set = unsafe { set_value(index(), slot.cast()) };
         assert_ne!(was_set, 0, "there is no memory for a thread-local variable");
     }
 

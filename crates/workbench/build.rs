@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Crates whose versions a measurement depends on.
-const MEASURED: [&str; 12] = [
+const MEASURED: [&str; 13] = [
     "crossbeam-epoch",
     "crossbeam-skiplist",
     "dashmap",
@@ -18,6 +18,7 @@ const MEASURED: [&str; 12] = [
     "parking_lot",
     "rustc-hash",
     "scc",
+    "segcache",
     "seize",
 ];
 

@@ -45,6 +45,7 @@ enum Command {
     Rcu(tools::rcu::Args),
     Hash(HashArgs),
     Replay(tools::replay::Args),
+    Engines(tools::engines::Args),
     Xkernel(papers::xkernel::Args),
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
@@ -85,6 +86,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Rcu(args) => tools::rcu::run(&args),
         Command::Hash(args) => hash(&args),
         Command::Replay(args) => tools::replay::run(&args),
+        Command::Engines(args) => tools::engines::run(&args),
         Command::Xkernel(args) => papers::xkernel::run(&args),
         #[cfg(target_os = "linux")]
         Command::Echo(args) => tools::echo::run(&args),

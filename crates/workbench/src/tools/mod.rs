@@ -3,6 +3,7 @@
 pub mod compare;
 #[cfg(target_os = "linux")]
 pub mod echo;
+pub mod engines;
 pub mod hash;
 #[cfg(target_os = "linux")]
 pub mod load;

@@ -190,6 +190,10 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("resize --shift1 9 --shift2 9", "nothing to resize"),
         ("resize --json /nonexistent/folder/file", "cannot create /nonexistent/folder/file"),
         ("rcu --barrier none", "--barrier"),
+        ("replay", "TRACE"),
+        ("replay trace.csv --generate etc", "cannot be used with"),
+        ("replay --generate etc --requests 2^31", "at most 2^30"),
+        ("engines --entries 100", "too few to measure"),
         #[cfg(target_os = "linux")]
         ("load --key-size 3", "need keys of at least 5 bytes"),
         #[cfg(target_os = "linux")]
@@ -231,7 +235,9 @@ fn replay_reports_every_policy() {
     let requests: String = (0..2000).map(|time| format!("{time}, key{}, {}\n", time % 1000, 10 + time % 100)).collect();
     std::fs::write(&file, format!("# time, key, size\n{requests}")).unwrap();
     let (text, document) = measure(&format!("replay {} --sizes 1000%,30%,100_000", file.display()));
-    let policies = ["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf", "policy", "relativistd"];
+    let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf", "policy", "relativistd"];
+    policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
+    policies.extend(["belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);
     assert_eq!(document["results"]["unique_bytes"], 59_500);
     let outcomes = document["results"]["outcomes"].as_array().unwrap();
@@ -246,6 +252,38 @@ fn replay_reports_every_policy() {
     }
     let wrong = relativist("replay /dev/null");
     assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("no requests"));
+}
+
+#[test]
+fn replay_generates_traces() {
+    for kind in ["etc", "scans", "one-hit", "shifting"] {
+        let line = format!("replay --generate {kind} --requests 20_000 --sizes 10% --policies lru,gdsf,belady-size");
+        let (text, document) = measure(&line);
+        assert!(text.contains("20000 requests for "), "{text}");
+        let outcomes = document["results"]["outcomes"].as_array().unwrap();
+        let misses: Vec<f64> = outcomes.iter().map(|outcome| outcome["request_miss_ratio"].as_f64().unwrap()).collect();
+        assert!(misses.is_sorted_by(|a, b| a > b) && misses[0] < 1.0, "{kind}: {misses:?}");
+    }
+}
+
+#[test]
+fn engines_reports_room_and_times() {
+    let caches = 2 + usize::from(cfg!(feature = "segcache"));
+    let (text, document) = measure("engines --entries 4096 --memory 2 --threads 1,2 --rounds 2 --millis 1");
+    for expected in ["relativist-cache", "other bytes per item", "GET, Zipf 0.99, ns", "SET of new keys, evicting, ns"]
+    {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let results = &document["results"];
+    let room = results["room"].as_array().unwrap();
+    assert_eq!(room.len(), caches - 1);
+    for cache in room {
+        assert!((10.0..80.0).contains(&cache["overhead"].as_f64().unwrap()), "{cache}");
+    }
+    assert_eq!(results["speeds"].as_array().unwrap().len(), 5 * 2);
+    check_comparisons(&results["speeds"], caches, 2);
+    let refusals = results["refusals"].as_array().unwrap();
+    assert_eq!((refusals.len(), &refusals[0]["share"]), (2 * caches, &0.0.into()), "ours refuses none");
 }
 
 #[test]

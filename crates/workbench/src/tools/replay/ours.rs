@@ -1,15 +1,12 @@
-//! The policy of `relativistd` in two forms: alone, where only the sizes of objects count, and in
-//! the whole cache.
+//! The policy of `relativistd` alone, where only the sizes of objects count; and whole caches.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
-use relativist_cache::Clock;
+use anyhow::Result;
 use relativist_cache::policy::{self, CLASSES};
-use relativist_cache::{Content, Lookup, Mode, Store};
 
 use super::reference::Cache;
+use crate::tools::engines::engine::{Engine, Plan};
 
 /// Applies the decisions of [`policy`] to blocks that contain only objects.
 pub(super) struct Policy<'t> {
@@ -90,34 +87,40 @@ impl Cache for Policy<'_> {
     }
 }
 
-/// The cache that the server uses. The capacity limits all of its memory. Each object has a key of
-/// 8 bytes; the rest of its size is the value.
+/// A whole cache. The capacity limits all of its memory. Each object has a key of 8 bytes; the rest
+/// of its size is the value.
 pub(super) struct Whole<'t> {
     sizes: &'t [u64],
-    cache: relativist_cache::Cache,
-    value: Vec<u8>,
+    engine: Box<dyn Engine>,
+    /// The value that is stored: zeros.
+    zeros: Vec<u8>,
+    found: Vec<u8>,
 }
 
 impl<'t> Whole<'t> {
-    pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Result<Self> {
-        let largest = sizes.iter().copied().max().unwrap_or(0);
-        let clock = Arc::new(Clock::new(1_700_000_000));
-        let cache = relativist_cache::Cache::new(clock, usize::try_from(capacity)?, usize::try_from(largest)?)
-            .map_err(|_| anyhow!("{capacity} bytes are too few for the cache"))?;
-        Ok(Self { sizes, cache, value: vec![0; usize::try_from(largest)?] })
+    /// Makes a cache by `make`.
+    pub(super) fn new<E: Engine + 'static>(
+        sizes: &'t [u64],
+        limit: u64,
+        make: impl Fn(Plan) -> Result<E>,
+    ) -> Result<Self> {
+        let largest_item = sizes.iter().copied().max().unwrap_or(0);
+        let mean_item = sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1);
+        let engine = Box::new(make(Plan { limit, mean_item, largest_item })?);
+        Ok(Self { sizes, engine, zeros: vec![0; usize::try_from(largest_item)?], found: Vec::new() })
     }
 }
 
 impl Cache for Whole<'_> {
     fn request(&mut self, object: u32) -> bool {
         let key = u64::from(object).to_be_bytes();
-        if self.cache.get(&key, |_| ()) == Lookup::Hit {
+        self.found.clear();
+        if self.engine.get(&key, &mut self.found) {
             return true;
         }
         let length = (self.sizes[object as usize] as usize).saturating_sub(key.len());
-        let content = Content { flags: 0, exptime: 0, value: &self.value[..length] };
-        let stored = self.cache.store(Mode::Set, &key, content);
-        debug_assert!(matches!(stored, Store::Stored | Store::OutOfMemory), "a set of what was absent");
+        // If there is no room for it, it is not stored.
+        let _ = self.engine.set(&key, &self.zeros[..length]);
         false
     }
 }

@@ -42,12 +42,12 @@ install
 [ "$(is_enabled relativistd.service) $(is_enabled relativistd.socket)" = "enabled disabled" ] || fail "a unit is not enabled as it should be"
 
 echo "=== changes of the configuration survive an upgrade, and all but the library a removal"
-for file in relativistd.toml default/relativistd; do echo "# changed" >>"$root/etc/$file"; done
+for file in relativistd/relativistd.toml default/relativistd; do echo "# changed" >>"$root/etc/$file"; done
 inside install -d -o relativistd /var/lib/relativistd
 inside touch /var/lib/relativistd/items
 install
 inside dpkg --remove "${names[@]}"
-for file in etc/relativistd.toml etc/default/relativistd; do
+for file in etc/relativistd/relativistd.toml etc/default/relativistd; do
   [ "$(tail -n 1 "$root/$file")" = "# changed" ] || fail "/$file was replaced"
 done
 [ -e "$root/var/lib/relativistd/items" ] || fail "the snapshot was removed"

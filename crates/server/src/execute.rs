@@ -33,6 +33,7 @@ use crate::observability::latency::{Kind, Latencies};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::{Counters, Registry};
 use crate::options::{Options, PROTOCOL_VERSION};
+use crate::reload::LiveOptions;
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
 use crate::snapshot::record::SnapshotRecord;
@@ -69,8 +70,10 @@ pub struct SharedState {
     pub buffer_limit: BufferLimit,
     /// Messages to the operator.
     pub log: Log,
-    /// The command line.
+    /// The options of the start. A reload changes only those in `live`.
     pub options: Options,
+    /// The options in force.
+    pub live: LiveOptions,
     /// The TCP port in use, 0 for none.
     pub port: u16,
     /// Settings that clients can change.
@@ -271,7 +274,7 @@ impl<'s> Executor<'s> {
             RequestError::TooLarge => self.counters.store_too_large.bump(),
             RequestError::InvalidExptime if line.starts_with(b"flush_all") => {
                 self.counters.cmd_flush.bump();
-                if self.shared.options.disable_flush_all {
+                if self.shared.live.get().disable_flush_all {
                     return append_reply(out, rejection.noreply, classic::FLUSH_NOT_ALLOWED);
                 }
             }

@@ -42,11 +42,13 @@ mod net;
 pub mod observability;
 pub mod options;
 pub mod process;
+pub mod reload;
 pub mod security;
 mod server;
 mod snapshot;
 
 pub use error::StartError;
 pub use net::Stopper;
-pub use options::Options;
-pub use server::{Reloader, Saver, Server};
+pub use options::{CommandLine, Options};
+pub use reload::Reloader;
+pub use server::{Saver, Server};

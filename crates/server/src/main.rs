@@ -6,7 +6,7 @@ use relativistd::process::allocator::BySize;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
 use relativistd::process::signals::HeldSignals;
 use relativistd::process::{signals, systemd};
-use relativistd::{Options, Server, StartError, options};
+use relativistd::{CommandLine, Server, StartError, options};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -17,11 +17,12 @@ static ALLOCATOR: BySize = BySize;
 
 fn main() -> ExitCode {
     BySize::set_up();
-    let options = match Options::parse_from_args(std::env::args_os()) {
-        Ok(mut options) => {
-            options.owns_process = true;
-            options.fix_paths();
-            options
+    // Without a working directory, relative paths cannot be opened in any case.
+    let folder = std::env::current_dir().unwrap_or_default();
+    let line = match CommandLine::parse(std::env::args_os(), folder) {
+        Ok(mut line) => {
+            line.options.owns_process = true;
+            line
         }
         Err(message) => {
             // If the pipe is closed, the help is not wanted.
@@ -29,15 +30,16 @@ fn main() -> ExitCode {
             return options::exit_status(&message).into();
         }
     };
-    log::to_stderr(options.log_format);
-    run(&options).unwrap_or_else(|error| {
+    log::to_stderr(line.options.log_format);
+    run(&line).unwrap_or_else(|error| {
         log::fatal(&error);
         error.exit_status().into()
     })
 }
 
 /// Does what the options ask for: serves, or prints something and returns.
-fn run(options: &Options) -> Result<ExitCode, StartError> {
+fn run(line: &CommandLine) -> Result<ExitCode, StartError> {
+    let options = &line.options;
     // If the pipe is closed, the output is not wanted.
     if options.license {
         let _ = io::stdout().write_all(include_bytes!("../LICENSE-MIT"));
@@ -66,18 +68,19 @@ fn run(options: &Options) -> Result<ExitCode, StartError> {
     // The sandbox may block this check later.
     let is_interactive = !options.daemon && io::stderr().is_terminal();
     let signals = signals::hold()?;
-    serve(Server::bind(options)?, options, signals, is_interactive, readiness).map(|()| ExitCode::SUCCESS)
+    serve(Server::bind(options)?, line, signals, is_interactive, readiness).map(|()| ExitCode::SUCCESS)
 }
 
 fn serve(
     server: Server,
-    options: &Options,
+    line: &CommandLine,
     signals: HeldSignals,
     is_interactive: bool,
     readiness: Option<Readiness>,
 ) -> Result<(), StartError> {
+    let options = &line.options;
     let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
-    signals.obey(server.stopper(), server.reloader(), server.saver())?;
+    signals.obey(server.stopper(), server.reloader(line.clone()), server.saver())?;
     let addresses = server.client_addresses();
     server.run_and_announce(|| {
         // Without this line it would look as if nothing happened.

@@ -6,19 +6,22 @@
 
 mod address;
 mod check;
+mod command_line;
 mod config;
 mod extended;
 mod generate;
 mod ssl;
 
 pub use address::{Address, Host};
+pub use command_line::CommandLine;
+pub(crate) use command_line::problem;
 pub use extended::{Extended, Ignored};
 pub use generate::Generated;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
 use crate::observability::log::Format;
 use clap::error::ErrorKind;
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgAction, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -301,7 +304,7 @@ Accepted and ignored, because they tune parts that this server does not have:
 Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the
 file with the users for -S.
 Signals: SIGTERM and SIGUSR1 stop the server after --drain, SIGINT stops it at once, SIGHUP reloads
-users and certificates, SIGUSR2 writes the snapshot (-e).";
+--config and the files that it names, SIGUSR2 writes the snapshot (-e).";
 
 /// Which protocols a connection may speak.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
@@ -332,41 +335,8 @@ impl Options {
     /// # Errors
     /// A message of clap if an option or the file is invalid. Requests for help or version are
     /// errors with kinds of their own.
-    pub fn parse_from_args<T: Into<OsString> + Clone>(
-        args: impl IntoIterator<Item = T>,
-    ) -> Result<Options, clap::Error> {
-        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
-        let mut matches = Options::command().try_get_matches_from(&args)?;
-        if let Some(file) = matches.get_one::<PathBuf>("config") {
-            matches = Options::command().try_get_matches_from(config::join(file, &args, &matches)?)?;
-        }
-        let mut options = Options::from_arg_matches(&matches)?;
-        for word in &options.extended_words {
-            let invalid = |problem| Options::command().error(ErrorKind::InvalidValue, problem);
-            options.extended.apply(word).map_err(invalid)?;
-        }
-        Ok(options)
-    }
-
-    /// Makes paths absolute if a daemon uses them after it has left its working directory.
-    pub fn fix_paths(&mut self) {
-        if !self.daemon {
-            return;
-        }
-        let ssl = &mut self.extended.ssl;
-        let later = [
-            &mut self.pidfile,
-            &mut self.auth_file,
-            &mut self.snapshot,
-            &mut ssl.chain_cert,
-            &mut ssl.key,
-            &mut ssl.ca_cert,
-        ];
-        for path in later.into_iter().flatten() {
-            // This fails for an empty path or without a working directory. Such a path stays as it
-            // is, and opening it fails later.
-            *path = std::path::absolute(&*path).unwrap_or_else(|_| path.clone());
-        }
+    pub fn parse_from_args<T: Into<OsString>>(args: impl IntoIterator<Item = T>) -> Result<Options, clap::Error> {
+        CommandLine::parse(args, PathBuf::new()).map(|line| line.options)
     }
 
     /// Whether clients must log in.

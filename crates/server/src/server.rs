@@ -21,8 +21,9 @@ use crate::net::{
 use crate::observability::admin::{Admin, AdminHandle};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::Registry;
-use crate::options::{Address, EngineKind, Options};
+use crate::options::{Address, CommandLine, EngineKind, Options};
 use crate::process::{daemon, resources, systemd};
+use crate::reload::{LiveOptions, Reloader};
 use crate::security::auth::Users;
 use crate::security::privileges;
 use crate::security::sandbox;
@@ -175,7 +176,8 @@ impl<'o> Privileged<'o> {
         if options.owns_process {
             daemon::leave_folder(options, &log);
             // Must come before other threads start, because these would not be confined.
-            let files = users.iter().map(Users::file).chain(tls.iter().flat_map(Tls::files));
+            let certificates = tls.iter().flat_map(|_| options.extended.ssl.files());
+            let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());
             sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
         Ok(Unprivileged { options, log, tls, sockets, admin, io, users, snapshot, port_file })
@@ -246,6 +248,7 @@ impl Loaded<'_> {
             connections,
             snapshots: SnapshotRecord::default(),
             options: options.clone(),
+            live: LiveOptions::new(options.clone()),
         });
         let acceptor = Acceptor::new(Arc::clone(&shared), threads, listeners)
             .map_err(|error| StartError::System("cannot watch the listening sockets".into(), error))?;
@@ -299,10 +302,10 @@ impl Server {
         self.acceptor.stopper()
     }
 
-    /// A handle to make the server reload its users and certificates.
-    pub fn reloader(&self) -> Reloader {
-        let shared = Arc::clone(&self.shared);
-        Reloader(Box::new(move || reload(&shared)))
+    /// A handle to make the server reload its options, users and certificates. It was started by
+    /// `line`.
+    pub fn reloader(&self, line: CommandLine) -> Reloader {
+        Reloader::new(Arc::clone(&self.shared), line)
     }
 
     /// A handle to make the server write its snapshot while it serves.
@@ -382,17 +385,6 @@ impl Server {
     }
 }
 
-/// Reloads users and certificates.
-pub struct Reloader(Box<dyn Fn() + Send>);
-
-impl Reloader {
-    /// Reloads users and certificates. If that fails, they stay as they are, and the log reports
-    /// it.
-    pub fn reload(&self) {
-        (self.0)();
-    }
-}
-
 /// Writes the snapshot on request.
 pub struct Saver(Box<dyn Fn() + Send>);
 
@@ -435,15 +427,6 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
     let udp: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     write_port_file(path, &tcp, &udp)
         .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
-}
-
-fn reload(shared: &SharedState) {
-    if let Some(Err(error)) = shared.users.as_ref().map(Users::reload) {
-        shared.log.write(Level::Warning, format_args!("cannot reload the users: {error}"));
-    }
-    if let Some(Err(problem)) = shared.tls.as_ref().map(|tls| tls.refresh(&shared.log)) {
-        shared.log.write(Level::Warning, format_args!("the certificates stay as they were: {problem}"));
-    }
 }
 
 /// The thread that maintains the cache.

@@ -38,7 +38,7 @@ impl Executor<'_> {
     }
 
     fn shutdown(&self, session: &Session, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        if !self.shared.options.enable_shutdown {
+        if !self.shared.live.get().enable_shutdown {
             out.extend_from_slice(b"SERVER_ERROR: shutdown not enabled\r\n");
             return Outcome::Done;
         }
@@ -79,7 +79,7 @@ impl Executor<'_> {
     /// Answers `watch`: the connection receives log lines from now on.
     fn watch(&self, session: &Session, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let topics = args.clone().map(Topic::from_name).try_fold(0, |topics, topic| Some(topics | topic? as u8));
-        let reply: &[u8] = if self.shared.options.disable_watch || matches!(session.transport, Transport::Udp(_)) {
+        let reply: &[u8] = if self.shared.live.get().disable_watch || matches!(session.transport, Transport::Udp(_)) {
             b"CLIENT_ERROR watch commands not allowed\r\n"
         } else if !out.is_empty() {
             b"ERROR cannot pipeline other commands before watch\r\n"
@@ -112,8 +112,8 @@ impl Executor<'_> {
 
     fn begin_dump(&self, name: &str, dump: Dump, classes: Option<&[u8]>, out: &mut Vec<u8>) -> Outcome<'static> {
         let problem = match classes.map(Classes::parse) {
-            _ if self.shared.options.disable_dumping && name == "metadump" => "ERROR metadump not allowed\r\n",
-            _ if self.shared.options.disable_dumping => "ERROR key dump not allowed\r\n",
+            _ if self.shared.live.get().disable_dumping && name == "metadump" => "ERROR metadump not allowed\r\n",
+            _ if self.shared.live.get().disable_dumping => "ERROR key dump not allowed\r\n",
             None => "ERROR\r\n",
             _ if !self.shared.tuning.get().lru_crawler => CRAWLER_DISABLED,
             _ if !out.is_empty() => {

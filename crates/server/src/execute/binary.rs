@@ -255,7 +255,7 @@ impl Executor<'_> {
 
     fn binary_flush(&self, request: &Request<'_>, out: &mut Vec<u8>) {
         self.counters.cmd_flush.bump();
-        if self.shared.options.disable_flush_all {
+        if self.shared.live.get().disable_flush_all {
             return reply::failure(out, &request.header, Status::AuthFailure);
         }
         self.shared.cache.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
@@ -270,7 +270,7 @@ impl Executor<'_> {
             (Some(name @ (b"conns" | b"table" | b"memory")), _) => {
                 return self.long_report(name, Some(request.header), out);
             }
-            (Some(b"detail"), Some(b"dump")) if !self.shared.options.disable_dumping => {
+            (Some(b"detail"), Some(b"dump")) if !self.shared.live.get().disable_dumping => {
                 return self.dump(Box::new(Dump::prefixes().replying_to(Some(request.header))), out);
             }
             _ => (),

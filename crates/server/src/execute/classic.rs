@@ -219,7 +219,7 @@ impl Executor<'_> {
 
     pub(super) fn flush(&self, exptime: i32) -> &'static [u8] {
         self.counters.cmd_flush.bump();
-        if self.shared.options.disable_flush_all {
+        if self.shared.live.get().disable_flush_all {
             return FLUSH_NOT_ALLOWED;
         }
         self.shared.cache.flush(exptime);

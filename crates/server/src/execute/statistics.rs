@@ -117,7 +117,7 @@ impl Executor<'_> {
     fn stats_detail(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let prefixes = &self.shared.prefixes;
         let reply: &[u8] = match args.next() {
-            _ if self.shared.options.disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
+            _ if self.shared.live.get().disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
             Some(b"on") => {
                 prefixes.set_counting(true);
                 reply::OK
@@ -138,7 +138,7 @@ impl Executor<'_> {
     fn detail(&self, verb: Option<&[u8]>) -> bool {
         let prefixes = &self.shared.prefixes;
         match verb {
-            _ if self.shared.options.disable_dumping => return false,
+            _ if self.shared.live.get().disable_dumping => return false,
             Some(b"on") => prefixes.set_counting(true),
             Some(b"off") => prefixes.set_counting(false),
             _ => return false,
@@ -149,7 +149,7 @@ impl Executor<'_> {
     fn stats_cachedump(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let (class, limit) = (args.next().map(number::unsigned_32), args.next().map(number::unsigned_32));
         let problem: &[u8] = match (class, limit) {
-            _ if self.shared.options.disable_dumping => b"CLIENT_ERROR stats cachedump not allowed\r\n",
+            _ if self.shared.live.get().disable_dumping => b"CLIENT_ERROR stats cachedump not allowed\r\n",
             (None, _) | (_, None) => b"CLIENT_ERROR bad command line\r\n",
             (Some(Some(class @ 0..=63)), Some(Some(limit))) => {
                 let dump = Dump::cache(if limit == 0 { usize::MAX } else { limit as usize });
@@ -183,7 +183,7 @@ impl Executor<'_> {
             curr_connections: shared.connection_limit.open(),
             total_connections: totals.total_connections,
         }
-        if shared.options.extended.maxconns_fast {
+        if shared.live.get().extended.maxconns_fast {
             report.stat("rejected_connections", totals.rejected_connections);
         }
         stats! { report,
@@ -201,7 +201,7 @@ impl Executor<'_> {
 
     fn network_and_table(&self, totals: &Totals, usage: &Usage, report: &mut Report<'_>) {
         let shared = self.shared;
-        if shared.options.extended.idle_timeout > 0 {
+        if shared.live.get().extended.idle_timeout > 0 {
             report.stat("idle_kicks", totals.idle_kicks);
         }
         stats! { report,
@@ -220,7 +220,7 @@ impl Executor<'_> {
     }
 
     fn slabs_and_crawler(&self, sweeps: &SweepStats, report: &mut Report<'_>) {
-        let extended = &self.shared.options.extended;
+        let extended = &self.shared.live.get().extended;
         if extended.ignored.slab_reassign {
             stats! { report,
                 slab_reassign_rescues: 0,

@@ -31,6 +31,17 @@ impl Tuning {
         self.lock().clone()
     }
 
+    /// Adopts the options of `after` that differ from those of `before`.
+    pub(crate) fn reload(&self, before: &Extended, after: &Extended) {
+        let mut settings = self.lock();
+        (settings.maxconns_fast, settings.idle_timeout) = (after.maxconns_fast, after.idle_timeout);
+        settings.read_buf_mem_limit = after.read_buf_mem_limit;
+        // Clients can change this one.
+        if after.lru_crawler != before.lru_crawler {
+            settings.lru_crawler = after.lru_crawler;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Extended> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

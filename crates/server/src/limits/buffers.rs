@@ -16,7 +16,7 @@ const MIN_PUBLISHED: usize = 64 << 10;
 pub struct BufferLimit {
     inputs: AtomicUsize,
     outputs: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     closed: AtomicU64,
 }
 
@@ -46,7 +46,23 @@ impl BufferBytes {
 impl BufferLimit {
     /// A limit in bytes.
     pub fn new(limit: usize) -> BufferLimit {
-        BufferLimit { inputs: AtomicUsize::new(0), outputs: AtomicUsize::new(0), limit, closed: AtomicU64::new(0) }
+        BufferLimit {
+            inputs: AtomicUsize::new(0),
+            outputs: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            closed: AtomicU64::new(0),
+        }
+    }
+
+    /// Changes the limit, in bytes.
+    pub fn set_limit(&self, limit: usize) {
+        // Relaxed: a number that guards no memory.
+        self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> usize {
+        // Relaxed: as in `set_limit`.
+        self.limit.load(Ordering::Relaxed)
     }
 
     /// What all connections hold, exact to 64 KiB per worker and kind.
@@ -57,7 +73,7 @@ impl BufferLimit {
 
     /// Whether the limit is exceeded.
     pub fn is_exceeded(&self) -> bool {
-        self.held().sum() > self.limit
+        self.held().sum() > self.limit()
     }
 
     /// If the limit is exceeded, returns the buffer size from which on a connection may be closed:
@@ -65,9 +81,9 @@ impl BufferLimit {
     /// those of other workers are large: the other workers close theirs within a second. Above
     /// twice the limit any connection may be closed.
     pub fn excess(&self, connections: usize) -> Option<usize> {
-        let sum = self.held().sum();
-        let min = if sum > 2 * self.limit { 1 } else { (sum / connections.max(1)).max(1) };
-        (sum > self.limit).then_some(min)
+        let (sum, limit) = (self.held().sum(), self.limit());
+        let min = if sum > 2 * limit { 1 } else { (sum / connections.max(1)).max(1) };
+        (sum > limit).then_some(min)
     }
 
     /// Counts a connection that was closed because of its buffers.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct ConnectionLimit {
     open: AtomicUsize,
-    limit: usize,
+    limit: AtomicUsize,
     pauses: Mutex<Pauses>,
 }
 
@@ -27,13 +27,17 @@ pub struct ConnectionPermit(Arc<ConnectionLimit>);
 impl ConnectionLimit {
     /// A limit of `limit` connections.
     pub fn new(limit: usize) -> Arc<ConnectionLimit> {
-        Arc::new(ConnectionLimit { open: AtomicUsize::new(0), limit, pauses: Mutex::default() })
+        Arc::new(ConnectionLimit {
+            open: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            pauses: Mutex::default(),
+        })
     }
 
     /// A permit, or none when the limit is reached. Only one thread may call this: two could both
     /// take the last place.
     pub fn admit(self: &Arc<ConnectionLimit>) -> Option<ConnectionPermit> {
-        if self.open() >= self.limit {
+        if self.open() >= self.limit() {
             return None;
         }
         // Relaxed: a count that guards no memory. Only this thread raises it, so it cannot exceed
@@ -44,7 +48,7 @@ impl ConnectionLimit {
 
     /// Whether the limit is reached. If so, a pause of admission begins; otherwise it ends.
     pub fn pause_if_full(&self) -> bool {
-        let is_full = self.open() >= self.limit;
+        let is_full = self.open() >= self.limit();
         let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
         match (is_full, pauses.since) {
             (true, None) => {
@@ -84,7 +88,14 @@ impl ConnectionLimit {
 
     /// The limit.
     pub fn limit(&self) -> usize {
-        self.limit
+        // Relaxed: a number that guards no memory.
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. If more connections are open, they stay open.
+    pub fn set_limit(&self, limit: usize) {
+        // Relaxed: as above.
+        self.limit.store(limit, Ordering::Relaxed);
     }
 }
 
@@ -107,5 +118,17 @@ mod tests {
         drop(first);
         assert!(limit.admit().is_some());
         assert_eq!(limit.open(), 1);
+    }
+
+    #[test]
+    fn a_lower_limit_closes_nothing_and_admits_nothing() {
+        let limit = ConnectionLimit::new(2);
+        let (first, second) = (limit.admit().unwrap(), limit.admit().unwrap());
+        limit.set_limit(1);
+        assert_eq!((limit.open(), limit.limit()), (2, 1));
+        drop(first);
+        assert!(limit.admit().is_none());
+        drop(second);
+        assert!(limit.admit().is_some());
     }
 }

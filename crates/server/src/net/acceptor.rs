@@ -91,6 +91,8 @@ pub(crate) struct Acceptor {
     shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
     stopper: Stopper,
+    /// The idle timeout that the workers know.
+    idle_timeout: Cell<u32>,
     /// The second of the last warning.
     warned: Cell<Option<u32>>,
 }
@@ -105,7 +107,8 @@ impl Acceptor {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let stopper = Stopper { phase: Arc::default(), waker };
         let counters = shared.counters.of_thread(thread);
-        Ok(Acceptor { poll, listeners, shared, counters, stopper, warned: Cell::new(None) })
+        let idle_timeout = Cell::new(shared.options.extended.idle_timeout);
+        Ok(Acceptor { poll, listeners, shared, counters, stopper, idle_timeout, warned: Cell::new(None) })
     }
 
     pub(crate) fn listeners(&self) -> &[Listener] {
@@ -138,6 +141,7 @@ impl Acceptor {
             }
             self.shared.ticker.tick();
             self.enforce_buffer_limit(&workers)?;
+            self.announce_idle_timeout(&workers)?;
             // Not only listeners with an event: if accepting failed the last time, for example for
             // lack of descriptors, the waiting clients are not announced again.
             may_be_more = false;
@@ -169,7 +173,7 @@ impl Acceptor {
         }
         // Closing the listeners ends their registration. From now on the kernel refuses clients.
         self.listeners.clear();
-        let end = Instant::now() + Duration::from_secs(self.shared.options.drain.into());
+        let end = Instant::now() + Duration::from_secs(self.shared.live.get().drain.into());
         while !self.stopper.has_come(Phase::Stopped) && self.shared.connection_limit.open() > 0 && Instant::now() < end
         {
             match self.poll.poll(events, Some(FULL)) {
@@ -192,9 +196,15 @@ impl Acceptor {
         if self.shared.buffer_limit.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
 
+    /// Wakes the workers after the idle timeout was changed: they may be asleep without one.
+    fn announce_idle_timeout(&self, workers: &[WorkerHandle]) -> io::Result<()> {
+        let now = self.shared.live.get().extended.idle_timeout;
+        if self.idle_timeout.replace(now) == now { Ok(()) } else { workers.iter().try_for_each(WorkerHandle::wake) }
+    }
+
     /// Whether connections beyond the limit wait, instead of being refused.
     fn waits_when_full(&self) -> bool {
-        !self.shared.options.extended.maxconns_fast
+        !self.shared.live.get().extended.maxconns_fast
     }
 
     /// Accepts up to [`ACCEPTS`] waiting clients. Returns whether there may be more.

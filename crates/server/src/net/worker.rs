@@ -76,6 +76,8 @@ struct Worker<B> {
     usage: WorkerUsage,
     /// The second of the last check for silent connections.
     checked: u32,
+    /// The seconds after which idle connections are closed (`idle_timeout`), when last looked up.
+    idle_timeout: u32,
     /// Whether some connection may pin memory of items.
     pins_memory: bool,
 }
@@ -204,6 +206,7 @@ impl<B: Backend> Worker<B> {
         let backend = B::new(Arc::clone(&counters))?;
         let (sender, inbox) = channel();
         let handle = WorkerHandle { inbox: Some(sender), waker: backend.waker() };
+        let idle_timeout = shared.options.extended.idle_timeout;
         let worker = Worker {
             backend,
             inbox,
@@ -215,6 +218,7 @@ impl<B: Backend> Worker<B> {
             pool: Pool::default(),
             usage: WorkerUsage::default(),
             checked: 0,
+            idle_timeout,
             pins_memory: false,
         };
         Ok((worker, handle))
@@ -227,9 +231,9 @@ impl<B: Backend> Worker<B> {
     /// When the kernel reports no more events.
     fn run(mut self, stopper: &Stopper) -> io::Result<()> {
         let mut events = Vec::new();
-        let has_limits = self.shared.options.extended.idle_timeout > 0 || self.shared.tls.is_some();
         self.backend.start()?;
         loop {
+            let has_limits = self.idle_timeout > 0 || self.shared.tls.is_some();
             let max_wait = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
             let timeout = if self.queue.is_empty() { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
@@ -240,6 +244,7 @@ impl<B: Backend> Worker<B> {
                             return self.flush_watchers();
                         }
                         self.wake_watchers();
+                        self.idle_timeout = self.shared.live.get().extended.idle_timeout;
                     }
                     Event::Ready(key) => {
                         if let Some(connection) = self.slots.get_mut(key) {
@@ -422,7 +427,7 @@ impl<B: Backend> Worker<B> {
         if std::mem::replace(&mut self.checked, now) == now {
             return;
         }
-        let idle_timeout = self.shared.options.extended.idle_timeout;
+        let idle_timeout = self.idle_timeout;
         let is_silent = |key: usize, connection: &Connection| {
             let session = &connection.session;
             let silence = session.silence(now);

@@ -12,7 +12,7 @@
 //! line, so the same checks apply. The real command line takes precedence over the file. `extended`
 //! is the exception: both count, in this order.
 
-use super::Options;
+use super::{Options, problem};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
@@ -27,11 +27,16 @@ use toml::de::{DeTable, DeValue};
 /// something other than serve.
 const NOT_IN_A_FILE: [&str; 4] = ["config", "only_check", "license", "generate"];
 
-/// Returns a command line with the options of both `file` and `args`. `given` has the options of
-/// `args`.
-pub(super) fn join(file: &Path, args: &[OsString], given: &ArgMatches) -> Result<Vec<OsString>, clap::Error> {
+/// Returns a command line with the options of both `file`, relative to `folder`, and `args`.
+/// `given` has the options of `args`.
+pub(super) fn join(
+    folder: &Path,
+    file: &Path,
+    args: &[OsString],
+    given: &ArgMatches,
+) -> Result<Vec<OsString>, clap::Error> {
     let mut command = Options::command();
-    let text = fs::read_to_string(file)
+    let text = fs::read_to_string(folder.join(file))
         .map_err(|error| command.error(ErrorKind::Io, format!("cannot read {}: {error}", file.display())))?;
     let is_given = |id: &str| id != "extended_words" && given.value_source(id) == Some(ValueSource::CommandLine);
     let words = words(&text, &command, is_given).map_err(|Problem { at, what }| {
@@ -108,11 +113,7 @@ fn word(flag: &str, name: &str, value: &Spanned<DeValue<'_>>) -> Result<String, 
 /// The error that clap reports for the arguments of one entry.
 fn check(command: &Command, words: &[String]) -> Result<(), String> {
     let line = std::iter::once(command.get_name()).chain(words.iter().map(String::as_str));
-    command.clone().try_get_matches_from(line).map(drop).map_err(|error| {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        first.strip_prefix("error: ").unwrap_or(first).into()
-    })
+    command.clone().try_get_matches_from(line).map(drop).map_err(|error| problem(&error))
 }
 
 #[cfg(test)]

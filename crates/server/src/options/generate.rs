@@ -28,7 +28,7 @@ thread failed, 71 when the operating system refused something.
 .SH FILES
 The unit for systemd uses these files:
 .TP
-.I /etc/relativistd.toml
+.I /etc/relativistd/relativistd.toml
 options, for \\-\\-config
 .TP
 .I /etc/default/relativistd

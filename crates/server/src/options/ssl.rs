@@ -1,6 +1,6 @@
 //! TLS settings (`-Z`): the options of `-o` that begin with `ssl_`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// TLS settings. The names are memcached's.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,6 +54,12 @@ impl Ssl {
             // "Once" (3) means always: there is no renegotiation.
             _ => ClientCertificate::Required,
         }
+    }
+
+    /// The files that these settings name.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let Ssl { chain_cert, key, ca_cert, .. } = self;
+        [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
     }
 
     /// The name of the oldest version.

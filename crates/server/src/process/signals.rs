@@ -3,7 +3,8 @@
 use crate::error::StartError;
 use crate::net::Stopper;
 use crate::observability::log;
-use crate::server::{Reloader, Saver};
+use crate::reload::Reloader;
+use crate::server::Saver;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -27,9 +28,9 @@ pub fn hold() -> Result<HeldSignals, StartError> {
 
 impl HeldSignals {
     /// Handles signals from now on. SIGTERM and SIGUSR1 stop the server after its drain, or at once
-    /// the second time. SIGINT stops it at once. SIGHUP makes it read its users and certificates
-    /// again. SIGUSR2 makes it write its snapshot. Two threads wait for signals until the process
-    /// ends: one for SIGUSR2, which may take long, and one for the others.
+    /// the second time. SIGINT stops it at once. SIGHUP makes it read its options, users and
+    /// certificates again. SIGUSR2 makes it write its snapshot. Two threads wait for signals until
+    /// the process ends: one for SIGUSR2, which may take long, and one for the others.
     ///
     /// # Errors
     /// When the operating system refuses.

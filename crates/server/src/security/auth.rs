@@ -19,7 +19,7 @@ use subtle::{Choice, ConstantTimeEq};
 /// Users in a file for `-Y`; more are an error, as in memcached.
 const MAX_USERS: usize = 8;
 
-/// The users of a file. The file can be reloaded.
+/// The users of a file. They can be replaced by those of another one.
 #[derive(Debug)]
 pub struct Users {
     file: PathBuf,
@@ -29,6 +29,10 @@ pub struct Users {
     users: RwLock<Vec<[u8; 32]>>,
     failures: Failures,
 }
+
+/// Users that were read and do not count yet: a digest for each.
+#[derive(Debug)]
+pub struct NewUsers(Vec<[u8; 32]>);
 
 /// The outcome of a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,14 +76,17 @@ impl Users {
         &self.file
     }
 
-    /// Reads the file again. If that fails, the users stay as they are.
+    /// Reads a file that is to replace the users.
     ///
     /// # Errors
     /// As [`Users::for_text`].
-    pub fn reload(&self) -> io::Result<()> {
-        let users = read(&self.file, self.most, &self.key)?;
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = users;
-        Ok(())
+    pub fn read(&self, file: &Path) -> io::Result<NewUsers> {
+        read(file, self.most, &self.key).map(NewUsers)
+    }
+
+    /// Replaces the users. Connections that have logged in stay logged in.
+    pub fn replace(&self, new: NewUsers) {
+        *self.users.write().unwrap_or_else(PoisonError::into_inner) = new.0;
     }
 
     /// Checks a login at the second `now` from the address `from`; none means from this machine.
@@ -127,20 +134,21 @@ fn read(file: &Path, most: usize, key: &[u8; 32]) -> io::Result<Vec<[u8; 32]>> {
 
 /// Parses the users in `text`. A name ends at the first colon. Empty lines are ignored.
 fn parse(text: &[u8], most: usize) -> io::Result<Vec<(&[u8], &[u8])>> {
-    let bad = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem);
+    let bad = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
     let mut users = Vec::new();
-    for line in text.split(|byte| *byte == b'\n') {
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             continue;
         }
-        let colon = line.iter().position(|byte| *byte == b':').ok_or_else(|| bad("a line has no colon"))?;
+        let colon =
+            line.iter().position(|byte| *byte == b':').ok_or_else(|| bad(format!("line {number} has no colon")))?;
         if users.len() == most {
-            return Err(bad("there are too many users"));
+            return Err(bad(format!("line {number}: there are more than {most} users")));
         }
         users.push((&line[..colon], &line[colon + 1..]));
     }
-    if users.is_empty() { Err(bad("there is no user")) } else { Ok(users) }
+    if users.is_empty() { Err(bad("there is no user".into())) } else { Ok(users) }
 }
 
 #[cfg(test)]
@@ -158,8 +166,9 @@ mod tests {
     #[test]
     fn bad_files_are_refused() {
         assert!(parse(b"", 8).is_err());
-        assert!(parse(b"nobody\n", 8).is_err());
-        assert!(parse(b"a:b\nc:d\n", 1).is_err());
+        let problem = |text: &[u8]| parse(text, 1).unwrap_err().to_string();
+        assert_eq!(problem(b"\nnobody\n"), "line 2 has no colon");
+        assert_eq!(problem(b"a:b\nc:d\n"), "line 2: there are more than 1 users");
     }
 
     #[test]

@@ -25,8 +25,8 @@ use rustls::{CertificateError, Error, InconsistentKeys, RootCertStore, ServerCon
 use sha2::{Digest as _, Sha256};
 use std::fmt::Display;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Cipher suites by OpenSSL's names, the best first.
@@ -51,17 +51,24 @@ const RECORD_HEADER: usize = 5;
 /// The server's side of TLS.
 #[derive(Debug)]
 pub struct Tls {
-    files: Ssl,
     terms: RwLock<Terms>,
     /// Locked while the files are read again, so that the last reading is the one in use.
     last: Mutex<Reading>,
 }
 
-/// The contents of the files when they were last read, and the settings made of them.
-#[derive(Debug)]
+/// The settings in use, and the contents of their files.
+#[derive(Debug, Eq, PartialEq)]
 struct Reading {
-    digest: Option<Digest>,
-    outcome: Result<(), String>,
+    files: Ssl,
+    digest: Digest,
+}
+
+/// Files that were read again, and are not used yet.
+pub(crate) struct Refresh<'t> {
+    tls: &'t Tls,
+    last: MutexGuard<'t, Reading>,
+    /// None if nothing has changed.
+    next: Option<(Reading, Terms)>,
 }
 
 /// The contents of the files, and when they were read.
@@ -97,15 +104,9 @@ impl Tls {
                 ),
             );
         }
-        let last = Reading { digest: Some(contents.digest()), outcome: Ok(()) };
+        let digest = contents.digest();
         let terms = Terms::new(&files, contents, log).map_err(StartError::Usage)?;
-        Ok(Some(Tls { files, terms: RwLock::new(terms), last: Mutex::new(last) }))
-    }
-
-    /// The files.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let Ssl { chain_cert, key, ca_cert, .. } = &self.files;
-        [chain_cert, key, ca_cert].into_iter().flatten().map(PathBuf::as_path)
+        Ok(Some(Tls { terms: RwLock::new(terms), last: Mutex::new(Reading { files, digest }) }))
     }
 
     /// Reads the files again, for connections made from now on. If that fails, or the files are
@@ -114,20 +115,26 @@ impl Tls {
     /// # Errors
     /// As [`Tls::new`].
     pub fn refresh(&self, log: &Log) -> Result<(), String> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let contents = Contents::read(&self.files);
-        let digest = contents.as_ref().ok().map(Contents::digest);
-        if digest.is_none() || digest != last.digest {
-            let terms = contents.and_then(|contents| Terms::new(&self.files, contents, log));
-            let outcome = terms.map(|terms| {
-                *self.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
-                log.write(Level::Trouble, format_args!("certificates reloaded"));
-            });
-            *last = Reading { digest, outcome };
-        } else if last.outcome.is_ok() {
-            self.terms.write().unwrap_or_else(PoisonError::into_inner).read = Instant::now();
-        }
-        last.outcome.clone()
+        self.read(None, log).map(|refresh| refresh.apply(log))
+    }
+
+    /// Reads the files that `files` names, or the present ones again. Other readings wait until the
+    /// result is dropped or applied.
+    ///
+    /// # Errors
+    /// As [`Tls::new`].
+    pub(crate) fn read(&self, files: Option<&Ssl>, log: &Log) -> Result<Refresh<'_>, String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = files.unwrap_or(&last.files).clone();
+        let contents = Contents::read(&files)?;
+        let reading = Reading { digest: contents.digest(), files };
+        let next = if reading == *last {
+            None
+        } else {
+            let terms = Terms::new(&reading.files, contents, log)?;
+            Some((reading, terms))
+        };
+        Ok(Refresh { tls: self, last, next })
     }
 
     /// The time since the files were last read successfully.
@@ -147,6 +154,20 @@ impl Tls {
     pub(crate) fn begin(&self, certificate: ClientCertificate) -> Result<Box<UnbufferedServerConnection>, Error> {
         let config = self.terms.read().unwrap_or_else(PoisonError::into_inner).config(certificate)?;
         UnbufferedServerConnection::new(config).map(Box::new)
+    }
+}
+
+impl Refresh<'_> {
+    /// Uses what was read for connections made from now on.
+    pub(crate) fn apply(mut self, log: &Log) {
+        let mut terms = self.tls.terms.write().unwrap_or_else(PoisonError::into_inner);
+        match self.next {
+            None => terms.read = Instant::now(),
+            Some((reading, new)) => {
+                (*self.last, *terms) = (reading, new);
+                log.write(Level::Trouble, format_args!("certificates reloaded"));
+            }
+        }
     }
 }
 

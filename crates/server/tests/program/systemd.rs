@@ -27,8 +27,9 @@ fn the_committed_unit_and_configuration_are_valid() {
     let flags = flags.strip_suffix(" $RELATIVISTD_OPTIONS").expect("options of /etc/default");
     // systemd creates the folder for the snapshot.
     let folder = tempfile::tempdir().unwrap();
-    let flags =
-        flags.replace("/etc/", &format!("{documents}/")).replace("%S/relativistd", folder.path().to_str().unwrap());
+    let flags = flags
+        .replace("/etc/relativistd/", &format!("{documents}/"))
+        .replace("%S/relativistd", folder.path().to_str().unwrap());
     let output = super::run(&format!("--check {flags}"));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

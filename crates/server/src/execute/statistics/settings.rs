@@ -7,7 +7,7 @@ use std::path::Path;
 impl Executor<'_> {
     /// Reports all settings, in the order of memcached.
     pub(super) fn settings(&self, report: &mut Report<'_>) {
-        let options = &self.shared.options;
+        let options = self.shared.live.get();
         let tuning = self.shared.tuning.get();
         self.fixed_settings(report);
         self.tuned_settings(report, &tuning);
@@ -23,7 +23,7 @@ impl Executor<'_> {
     /// The settings up to the first one that `Tuning` has.
     fn fixed_settings(&self, report: &mut Report<'_>) {
         let shared = self.shared;
-        let options = &shared.options;
+        let options = shared.live.get();
         stats! { report,
             maxbytes: shared.cache.usage().limit,
             maxconns: shared.connection_limit.limit(),
@@ -53,7 +53,7 @@ impl Executor<'_> {
     }
 
     fn tuned_settings(&self, report: &mut Report<'_>, tuning: &Extended) {
-        let options = &self.shared.options;
+        let options = self.shared.live.get();
         stats! { report,
             maxconns_fast: yes(tuning.maxconns_fast),
             hashpower_init: tuning.ignored.hashpower,

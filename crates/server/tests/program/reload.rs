@@ -1,0 +1,367 @@
+//! Tests of SIGHUP: options that change while the server runs, and options that cannot.
+
+use super::{Daemon, converse, poll, ports, program};
+use crate::certificates::Authority;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rustls::{ClientConnection, Stream};
+use std::fs::{self, File, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use tempfile::TempDir;
+
+/// A server with a file of options, all in one folder.
+struct Reloadable {
+    daemon: Daemon,
+    port: u16,
+    folder: TempDir,
+    /// How often it was reloaded.
+    reloads: usize,
+}
+
+impl Reloadable {
+    /// Starts a server with this file and command line.
+    fn start(text: &str, line: &str) -> Reloadable {
+        Reloadable::start_in(tempfile::tempdir().unwrap(), text, line)
+    }
+
+    fn start_in(folder: TempDir, text: &str, line: &str) -> Reloadable {
+        // The user of -u reads it again.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        fs::write(folder.path().join("options.toml"), text).unwrap();
+        let mut command = program();
+        command.current_dir(folder.path()).args(["-p", "-1", "-t", "2", "--config", "options.toml"]);
+        command.args(line.split_whitespace()).env("MEMCACHED_PORT_FILENAME", "ports");
+        let daemon = Daemon::start(command.stderr(File::create(folder.path().join("log")).unwrap()));
+        let port = ports(&folder.path().join("ports"))[0];
+        Reloadable { daemon, port, folder, reloads: 0 }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap()
+    }
+
+    /// Replaces the file as editors do, and reloads it.
+    fn reload(&mut self, text: &str) {
+        fs::write(self.path("draft"), text).unwrap();
+        fs::rename(self.path("draft"), self.path("options.toml")).unwrap();
+        self.hang_up();
+    }
+
+    /// Sends SIGHUP, and waits until it is handled.
+    fn hang_up(&mut self) {
+        kill(Pid::from_raw(self.daemon.0.id() as i32), Signal::SIGHUP).unwrap();
+        self.reloads += 1;
+        let is_end = |line: &&str| line.contains("nothing was reloaded") || line.contains("were reloaded");
+        poll("end of a reload", || (self.log().lines().filter(is_end).count() >= self.reloads).then_some(()));
+    }
+
+    fn ask(&self, requests: &str) -> String {
+        converse(self.port, requests)
+    }
+
+    fn setting(&self, name: &str) -> String {
+        let settings = self.ask("stats settings\r\n");
+        settings.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect(name).into()
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).unwrap()
+    }
+
+    fn can_log_in(&self, user: &str) -> bool {
+        let (mut client, mut reply) = (self.connect(), [0; 6]);
+        write!(client, "set a 0 0 {}\r\n{user}\r\n", user.len()).unwrap();
+        client.read_exact(&mut reply).unwrap();
+        reply == *b"STORED"
+    }
+}
+
+/// Whether a client is served, and not refused.
+fn is_served(mut client: &TcpStream) -> bool {
+    let mut reply = [0; 4];
+    let _ = client.write_all(b"mn\r\n");
+    client.read_exact(&mut reply).is_ok() && reply == *b"MN\r\n"
+}
+
+#[test]
+fn memory_can_shrink_and_grow() {
+    let mut server = Reloadable::start("memory-limit = 64\nverbose = 1\n", "-o drop_privileges");
+    let value = "x".repeat(100_000);
+    let fill = |server: &Reloadable| {
+        let sets: String = (0..400).map(|n| format!("set k{n} 0 0 100000 noreply\r\n{value}\r\n")).collect();
+        server.ask(&sets);
+        let gets: String = (0..400).map(|n| format!("mg k{n}\r\n")).collect();
+        server.ask(&gets).matches("HD").count()
+    };
+    assert_eq!(fill(&server), 400);
+    server.reload("memory-limit = 16\nverbose = 1\n");
+    assert!(fill(&server) < 170, "16 MiB hold fewer");
+    assert_eq!(server.setting("maxbytes"), (16 << 20).to_string());
+    server.reload("memory-limit = 64\nverbose = 1\n");
+    assert_eq!(fill(&server), 400);
+    let log = server.log();
+    assert!(log.contains("--memory-limit was 64, and is now 16") && log.contains("is now 64"), "{log}");
+}
+
+#[test]
+fn what_a_client_has_set_stays_until_the_file_changes_it() {
+    let mut server = Reloadable::start("memory-limit = 64\nverbose = 1\n", "");
+    server.ask("cache_memlimit 100\r\nlru_crawler disable\r\n");
+    server.reload("memory-limit = 64\nverbose = 1\nconn-limit = 100\n");
+    assert_eq!((server.setting("maxbytes"), server.setting("lru_crawler")), ((100 << 20).to_string(), "no".into()));
+    server.reload("memory-limit = 32\nverbose = 1\nextended = ['no_lru_crawler']\n");
+    server.reload("memory-limit = 32\nverbose = 1\n");
+    assert_eq!((server.setting("maxbytes"), server.setting("lru_crawler")), ((32 << 20).to_string(), "yes".into()));
+}
+
+#[test]
+fn the_connection_limit_can_change() {
+    let mut server = Reloadable::start("conn-limit = 2\nverbose = 1\n", "");
+    let mut clients: Vec<_> = (0..2).map(|_| server.connect()).collect();
+    assert!(clients.iter().all(is_served) && !is_served(&server.connect()));
+    server.reload("conn-limit = 3\nverbose = 1\n");
+    clients.push(server.connect());
+    assert!(clients.iter().all(is_served) && !is_served(&server.connect()));
+    server.reload("conn-limit = 1\nverbose = 1\n");
+    assert!(clients.iter().all(is_served), "open connections stay");
+    drop(clients);
+    // The server needs a moment to notice that they are closed.
+    let last = poll("room", || Some(server.connect()).filter(is_served));
+    assert!(is_served(&last) && !is_served(&server.connect()));
+    server.reload("conn-limit = 1\nverbose = 1\nextended = ['no_maxconns_fast']\n");
+    let mut waiting = server.connect();
+    waiting.write_all(b"mn\r\n").unwrap();
+    drop(last);
+    waiting.read_exact(&mut [0; 4]).expect("it had to wait, and was not refused");
+}
+
+/// Whether a client may watch the log. A client that does is not served otherwise.
+fn may_watch(server: &Reloadable) -> bool {
+    let mut client = server.connect();
+    client.write_all(b"watch\r\n").unwrap();
+    let mut reply = [0; 4];
+    client.read_exact(&mut reply).unwrap();
+    reply == *b"OK\r\n"
+}
+
+#[test]
+fn commands_can_be_forbidden_and_allowed() {
+    let mut server = Reloadable::start("verbose = 1\n", "-o drop_privileges");
+    assert_eq!(server.ask("flush_all\r\nstats detail on\r\n"), "OK\r\nOK\r\n");
+    assert!(server.ask("lru_crawler metadump all\r\n").contains("END"));
+    assert!(may_watch(&server));
+    assert!(server.ask("shutdown\r\n").contains("not enabled"));
+    let flags = "disable-flush-all = true\ndisable-dumping = true\ndisable-watch = true\n";
+    server.reload(&format!("verbose = 1\n{flags}"));
+    assert!(server.ask("flush_all\r\n").contains("not allowed"));
+    assert!(server.ask("lru_crawler metadump all\r\n").contains("not allowed"));
+    assert!(!may_watch(&server));
+    server.reload("verbose = 1\nextended = ['no_lru_crawler']\n");
+    assert_eq!(server.ask("flush_all\r\n"), "OK\r\n");
+    assert!(server.ask("lru_crawler metadump all\r\n").contains("disabled"));
+    server.reload("verbose = 1\nenable-shutdown = true\n");
+    server.ask("shutdown\r\n");
+    assert_eq!(server.daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn verbosity_idle_timeout_and_drain_can_change() {
+    let mut server = Reloadable::start("verbose = 1\n", "-o drop_privileges");
+    let mut idle = server.connect();
+    assert!(is_served(&idle));
+    server.reload("verbose = 2\ndrain = 600\nextended = ['idle_timeout=1']\n");
+    assert_eq!(idle.read(&mut [0]).unwrap(), 0, "closed after a second without requests");
+    server.ask("get loudly\r\n");
+    poll("a request in the log", || server.log().contains("get loudly").then_some(()));
+    server.reload("verbose = 1\ndrain = 600\n");
+    server.ask("get quietly\r\n");
+    let open = server.connect();
+    assert!(is_served(&open));
+    kill(Pid::from_raw(server.daemon.0.id() as i32), Signal::SIGTERM).unwrap();
+    poll("refused connection", || TcpStream::connect(("127.0.0.1", server.port)).err());
+    assert!(is_served(&open), "served while the server drains");
+    drop(open);
+    assert_eq!(server.daemon.0.wait().unwrap().code(), Some(0));
+    assert!(!server.log().contains("get quietly"));
+}
+
+#[test]
+fn users_and_their_file_can_change() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("users"), "old:a\n").unwrap();
+    fs::write(folder.path().join("others"), "new:a\n").unwrap();
+    let mut server = Reloadable::start_in(folder, "verbose = 1\nauth-file = 'users'\n", "-o drop_privileges");
+    assert!(server.can_log_in("old a") && !server.can_log_in("new a"));
+    server.reload("verbose = 1\nauth-file = 'others'\n");
+    assert!(server.can_log_in("new a") && !server.can_log_in("old a"));
+    // A file that is wrong changes nothing, neither here nor elsewhere.
+    fs::write(server.path("others"), "ann:b\nnobody\n").unwrap();
+    server.reload("verbose = 1\nauth-file = 'others'\nmemory-limit = 99\n");
+    assert!(server.log().contains("nothing was reloaded: cannot read the users in others: line 2 has no colon"));
+    assert!(server.can_log_in("new a"));
+    fs::write(server.path("others"), "ann:b\n").unwrap();
+    server.reload("verbose = 1\nmemory-limit = 99\n");
+    assert!(server.log().contains(
+        "--auth-file cannot change without a restart: it was users at the start, and is not set in the file"
+    ));
+    assert!(!server.can_log_in("no one"), "a login is still required");
+}
+
+#[test]
+fn certificates_and_their_files_can_change() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().unwrap();
+    let copy = |from: &Authority, name: &str| {
+        fs::copy(from.path("server.crt"), folder.path().join(format!("{name}.crt"))).unwrap();
+        fs::copy(from.path("server.key"), folder.path().join(format!("{name}.key"))).unwrap();
+    };
+    copy(&old, "old");
+    copy(&new, "new");
+    let text = |name| {
+        format!(
+            "verbose = 1\nenable-ssl = true\nextended = ['ssl_chain_cert={name}.crt', 'ssl_key={name}.key', \
+             'drop_privileges']\n"
+        )
+    };
+    let mut server = Reloadable::start_in(folder, &text("old"), "");
+    let port = server.port;
+    let serves = |authority: &Authority| {
+        let mut session = ClientConnection::new(authority.client(), "localhost".try_into().unwrap()).unwrap();
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = Stream::new(&mut session, &mut socket);
+        stream.write_all(b"mn\r\n").and_then(|()| stream.read_exact(&mut [0; 4])).is_ok()
+    };
+    assert!(serves(&old) && !serves(&new));
+    server.reload(&text("new"));
+    assert!(serves(&new) && !serves(&old), "{}", server.log());
+    server.reload(&text("missing"));
+    assert!(server.log().contains("nothing was reloaded: cannot read missing.crt: No such file"), "{}", server.log());
+    assert!(serves(&new));
+}
+
+#[test]
+fn what_cannot_change_is_named_and_the_rest_changes() {
+    let mut server = Reloadable::start("verbose = 1\nthreads = 2\n", "-t 2 -I 64k");
+    server.reload(
+        "verbose = 1\nthreads = 9\nport = 9\nlisten = ['127.0.0.9']\ndisable-cas = true\nmemory-limit = 99\nsnapshot = 's'\n\
+         admin = '127.0.0.1:9'\nenable-ssl = true\nextended = ['ssl_chain_cert=c', 'ssl_key=k', 'track_sizes', 'hashpower=20']\n",
+    );
+    let log = server.log();
+    for line in [
+        "--listen cannot change without a restart: it was not set at the start, and is 127.0.0.9 in the file",
+        "--disable-cas cannot change without a restart: it was false at the start, and is true in the file",
+        "--snapshot cannot change without a restart: it was not set at the start, and is s in the file",
+        "--admin cannot change without a restart: it was not set at the start, and is 127.0.0.1:9 in the file",
+        "--enable-ssl cannot change without a restart: it was false at the start, and is true in the file",
+        "-o track_sizes cannot change without a restart: it was not set at the start, and is on in the file",
+        "-o hashpower cannot change without a restart: it was not set at the start, and is 20 in the file",
+    ] {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    assert!(!log.contains("--threads") && !log.contains("--port"), "the command line has them: {log}");
+    assert_eq!(server.setting("maxbytes"), (99 << 20).to_string());
+    assert_eq!(server.setting("cas_enabled"), "yes");
+    // They are named at each reload.
+    server.hang_up();
+    assert_eq!(server.log().matches("--disable-cas cannot change").count(), 2);
+}
+
+#[test]
+fn a_wrong_or_missing_file_changes_nothing() {
+    let mut server = Reloadable::start("verbose = 1\nmemory-limit = 64\n", "-o drop_privileges");
+    for (text, problem) in [
+        ("memory-limit = 99\n\nnonsense = 1\n", "options.toml:3: there is no option \"nonsense\""),
+        ("memory-limit = 99\nthreads = 0\n", "options.toml:2: invalid value '0' for '--threads <N>'"),
+        ("memory-limit = ", "options.toml:1: "),
+        ("memory-limit = 99\nextended = ['hot_lru_pct=50,warm_lru_pct=50']\n", "cannot exceed 80 together"),
+        ("memory-limit = 99\nextended = ['nonsense=1']\n", "Illegal suboption \"nonsense\""),
+        // Right in itself, but not with the item size of the running server.
+        ("memory-limit = 1\nmax-item-size = '2k'\n", "items (-I) cannot be larger than half of the memory (-m)"),
+    ] {
+        server.reload(text);
+        let log = server.log();
+        let last = log.lines().last().unwrap();
+        assert!(last.contains("nothing was reloaded: ") && last.contains(problem), "{text:?}: {last}");
+        assert_eq!(server.setting("maxbytes"), (64 << 20).to_string(), "{text:?}");
+    }
+    fs::remove_file(server.path("options.toml")).unwrap();
+    server.hang_up();
+    assert!(server.log().contains("nothing was reloaded: cannot read options.toml: No such file"), "{}", server.log());
+    assert!(is_served(&server.connect()));
+    server.reload("verbose = 1\nmemory-limit = 99\n");
+    assert_eq!(server.setting("maxbytes"), (99 << 20).to_string(), "a good file is read after bad ones");
+}
+
+#[test]
+fn the_user_that_root_becomes_reads_the_file() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return eprintln!("not tested: only root can become another user");
+    }
+    let mut server = Reloadable::start("verbose = 1\n", "-u nobody");
+    server.reload("verbose = 1\nmemory-limit = 99\n");
+    assert_eq!(server.setting("maxbytes"), (99 << 20).to_string());
+    fs::set_permissions(server.path("options.toml"), Permissions::from_mode(0o600)).unwrap();
+    server.hang_up();
+    assert!(server.log().contains("nothing was reloaded: cannot read options.toml: Permission denied"));
+    assert!(is_served(&server.connect()));
+}
+
+#[test]
+fn a_daemon_reloads_the_file_of_the_folder_in_which_it_was_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, pid_file] = ["options.toml", "pid"].map(|name| folder.path().join(name));
+    fs::write(&file, "memory-limit = 64\n").unwrap();
+    let mut command = program();
+    command.current_dir(folder.path()).args(["-d", "-p", "-1", "-P", "pid", "--config", "options.toml"]);
+    command.env("MEMCACHED_PORT_FILENAME", "ports");
+    assert_eq!(command.output().unwrap().status.code(), Some(0));
+    let pid = Pid::from_raw(fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap());
+    let port = ports(&folder.path().join("ports"))[0];
+    fs::write(&file, "memory-limit = 99\n").unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    poll("new limit", || converse(port, "stats settings\r\n").contains("maxbytes 103809024").then_some(()));
+    kill(pid, Signal::SIGTERM).unwrap();
+    poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+}
+
+#[test]
+fn reloads_under_load_lose_no_connection() {
+    let mut server = Reloadable::start("verbose = 1\n", "-o drop_privileges");
+    let (port, is_over) = (server.port, &AtomicBool::new(false));
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                scope.spawn(move || {
+                    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                    let (request, reply) =
+                        (format!("set k{client} 0 0 1\r\nv\r\nmg k{client} v\r\n"), b"STORED\r\nVA 1\r\nv\r\n");
+                    let mut turns = 0;
+                    // Relaxed: nothing else depends on it.
+                    while turns == 0 || !is_over.load(Ordering::Relaxed) {
+                        stream.write_all(request.as_bytes()).unwrap();
+                        let mut got = vec![0; reply.len()];
+                        stream.read_exact(&mut got).unwrap();
+                        assert_eq!(got, reply, "{}", got.escape_ascii());
+                        turns += 1;
+                    }
+                    turns
+                })
+            })
+            .collect();
+        for round in 0..20 {
+            server.reload(&format!("verbose = 1\nmemory-limit = {}\nconn-limit = {}\n", 64 + round % 2, 100 + round));
+        }
+        // Relaxed: as above.
+        is_over.store(true, Ordering::Relaxed);
+        assert!(clients.into_iter().all(|client| client.join().unwrap() > 0));
+    });
+}

@@ -63,7 +63,7 @@ def serve(processes, *options):
     """Starts a server. Returns it, its port, and the port of --admin."""
     port, admin = free_port(), free_port()
     server = start(processes, [SERVER, "-l", "127.0.0.1", "-p", port, "--admin", admin, *options])
-    wait_until("a server", lambda: fetch(admin, "/healthz") == "ok\n")
+    wait_until("a server", lambda: fetch(admin, "/readyz") == "ok\n")
     return server, port, admin
 
 

@@ -14,7 +14,7 @@ complete -c relativistd -s c -l conn-limit -d 'Maximum number of connections' -r
 complete -c relativistd -l config -d 'TOML file with more options; its keys are the long option names. The command line takes precedence' -r -F
 complete -c relativistd -l log-format -d 'Format of log messages on stderr' -r -f -a "text\t'One line of text per message'
 json\t'One JSON object per message'"
-complete -c relativistd -l admin -d 'Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback) or IP:PORT' -r
+complete -c relativistd -l admin -d 'Serve metrics, health checks and a status page over HTTP at this address: PORT (loopback) or IP:PORT' -r
 complete -c relativistd -s P -l pidfile -d 'File to write the process id to' -r -F
 complete -c relativistd -s f -l slab-growth-factor -d 'Growth factor of slab classes; ignored (there are no slab classes)' -r
 complete -c relativistd -s n -l slab-min-size -d 'Smallest slab class; ignored' -r

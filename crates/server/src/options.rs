@@ -142,7 +142,7 @@ pub struct Options {
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = Format::Text)]
     pub log_format: Format,
 
-    /// Serve metrics, a health check and a status page over HTTP at this address: PORT (loopback)
+    /// Serve metrics, health checks and a status page over HTTP at this address: PORT (loopback)
     /// or IP:PORT
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,

@@ -7,7 +7,7 @@
 //! 2. [`Unprivileged`]: it gives up root, does what root must not do in a user's folders, and
 //!    enters the sandbox.
 //! 3. [`Loaded`]: it reads the snapshot, which is not trusted. That may take minutes, in which
-//!    health checks are answered with "starting".
+//!    `/readyz` of `--admin` answers "starting".
 //! 4. [`Server`]: its ports listen.
 
 use crate::error::StartError;

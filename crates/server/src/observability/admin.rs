@@ -1,5 +1,5 @@
-//! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, a health
-//! check, and a status page that shows them live.
+//! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, health
+//! checks, and a status page that shows them live.
 //!
 //! The clients are a browser and a few scrapers, so the server is simple: one thread accepts, and a
 //! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
@@ -44,6 +44,10 @@ const TIMEOUT_BEYOND_LIMIT: Duration = Duration::from_millis(500);
 /// How often the size of the table is recorded.
 const TICK: Duration = Duration::from_millis(100);
 
+/// The check for whether the process is alive, also while it starts or stops. `/readyz` is the one
+/// for whether it serves new clients.
+const HEALTH: &str = "/healthz";
+
 /// The status page, which loads nothing else.
 const STATUS_PAGE: &str = include_str!("admin/status.html");
 
@@ -77,7 +81,7 @@ impl Admin {
     }
 
     /// Serves in a thread of its own. Until the handle is opened, the reply is that the server is
-    /// starting.
+    /// starting (but [`HEALTH`] is answered).
     pub(crate) fn start(self) -> io::Result<AdminHandle> {
         let (stop, stopped) = mpsc::channel();
         let address = self.0.local_addr().ok();
@@ -170,8 +174,13 @@ fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass:
     // A client that sends no request, or does not read the reply, gets none.
     let _ = http::answer(stream, timeout, |request| match panel.get() {
         Some(panel) => panel.respond(request),
+        None if request.path == HEALTH => healthy(),
         None => Response::unavailable("starting\n"),
     });
+}
+
+fn healthy() -> Response {
+    Response::ok("text/plain; charset=utf-8", "ok\n")
 }
 
 impl Panel {
@@ -212,8 +221,9 @@ impl Panel {
                 let format = Format::wanted(request.accept);
                 Response::ok(format.content_type(), metrics::text(self, format))
             }
-            "/healthz" if self.stopper.is_stopping() => Response::unavailable("stopping\n"),
-            "/healthz" => Response::ok("text/plain; charset=utf-8", "ok\n"),
+            HEALTH => healthy(),
+            "/readyz" if self.stopper.is_stopping() => Response::unavailable("stopping\n"),
+            "/readyz" => healthy(),
             _ => Response::not_found(),
         }
     }

@@ -34,10 +34,11 @@ fn free_ports<const N: usize>() -> (String, [u16; N]) {
     (host, ports)
 }
 
-fn health(address: (&str, u16)) -> Option<String> {
+/// The status and the text of the reply to a check (`/healthz`, `/readyz`).
+fn check(path: &str, address: (&str, u16)) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("a reply in time");
     let (head, body) = reply.split_once("\r\n\r\n").expect("a head");
@@ -56,7 +57,8 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     command.args(["-t", "1", "-v", "-o", "drop_privileges", "-l", &host, "-p", &port.to_string()]);
     command.args(["-U", &port.to_string(), "--admin", &format!("{host}:{admin}"), "-e"]).arg(&items);
     let mut daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
-    assert_eq!(poll("reply", || health((&host, admin))), "503 starting");
+    assert_eq!(poll("reply", || check("/readyz", (&host, admin))), "503 starting");
+    assert_eq!(check("/healthz", (&host, admin)).unwrap(), "200 ok");
 
     assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(!port_file.exists(), "programs that wait for the port file would connect");
@@ -66,13 +68,13 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
         kill(Pid::from_raw(daemon.0.id() as i32), signal).unwrap();
     }
-    assert_eq!(health((&host, admin)).unwrap(), "503 starting");
+    assert_eq!(check("/readyz", (&host, admin)).unwrap(), "503 starting");
     assert_eq!(daemon.0.try_wait().unwrap(), None, "the server ended at a signal");
 
     // Close the pipe without writing to it.
     drop(File::options().write(true).open(&items).unwrap());
     poll("port file", || port_file.exists().then_some(()));
-    assert_eq!(health((&host, admin)).unwrap(), "200 ok");
+    assert_eq!(check("/readyz", (&host, admin)).unwrap(), "200 ok");
     ask_version(&mut TcpStream::connect((&*host, port)).unwrap());
     asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     asker.send(b"\0\x02\0\0\0\x01\0\0mg early\r\n").unwrap();

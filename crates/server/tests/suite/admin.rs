@@ -150,6 +150,7 @@ fn the_page_loads_no_other_resource() {
 fn only_reading_requests_are_accepted() {
     let server = Running::start("-t 1 --admin 0");
     assert_eq!(get(&server, "/healthz"), "ok\n");
+    assert_eq!(get(&server, "/readyz"), "ok\n");
     assert_eq!(ask(&server, "HEAD / HTTP/1.1\r\n\r\n"), (200, String::new()));
     assert_eq!(ask(&server, "GET /etc/passwd HTTP/1.1\r\n\r\n").0, 404);
     assert_eq!(ask(&server, "POST / HTTP/1.1\r\n\r\n").0, 405);

@@ -44,7 +44,8 @@ fn draining_lets_clients_finish_and_accepts_no_others(io: Io) {
         std::thread::yield_now();
     }
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
-    assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
+    assert_eq!(crate::admin::ask(&server, "GET /readyz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
+    assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (200, "ok\n".into()));
     drop(client);
     server.wait().expect("the server stops when the last client has left");
 }

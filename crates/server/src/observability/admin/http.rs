@@ -40,7 +40,7 @@ impl Response {
     }
 
     pub(super) fn not_found() -> Response {
-        Response::plain("404 Not Found", "not found; the paths are /, /healthz, /metrics and /stats.json\n")
+        Response::plain("404 Not Found", "not found; the paths are /, /healthz, /metrics, /readyz and /stats.json\n")
     }
 
     pub(super) fn unavailable(why: &'static str) -> Response {

@@ -10,6 +10,7 @@ mod command_line;
 mod config;
 mod extended;
 mod generate;
+mod memory;
 mod ssl;
 
 pub use address::{Address, Host};
@@ -17,6 +18,7 @@ pub use command_line::CommandLine;
 pub(crate) use command_line::problem;
 pub use extended::{Extended, Ignored};
 pub use generate::Generated;
+pub use memory::MemoryLimit;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
 use crate::observability::log::Format;
@@ -100,9 +102,10 @@ pub struct Options {
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
 
-    /// Memory for items and table, in MiB
-    #[arg(short = 'm', long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    pub memory_limit: u32,
+    /// Memory for items and table, in MiB; auto takes three quarters of the limit of the control
+    /// group (the container), or of the machine's memory
+    #[arg(short = 'm', long, value_name = "MB", default_value = "64")]
+    pub memory_limit: MemoryLimit,
 
     /// Refuse new items when memory is full, instead of evicting old ones
     #[arg(short = 'M', long)]
@@ -346,7 +349,7 @@ impl Options {
 
     /// The memory limit in bytes.
     pub fn memory_bytes(&self) -> usize {
-        (self.memory_limit as usize).saturating_mul(MEBIBYTE)
+        self.memory_limit.bytes()
     }
 
     /// The limit on the buffers of all connections together, in bytes.

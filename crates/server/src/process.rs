@@ -3,6 +3,7 @@
 
 pub mod allocator;
 pub mod daemon;
+pub(crate) mod memory;
 pub(crate) mod resources;
 pub mod signals;
 pub mod systemd;

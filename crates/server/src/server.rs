@@ -19,10 +19,10 @@ use crate::net::{
     discard_waiting, port_file, write_port_file,
 };
 use crate::observability::admin::{Admin, AdminHandle};
-use crate::observability::log::{Level, Log};
+use crate::observability::log::{Level, Log, notice};
 use crate::observability::stats::Registry;
 use crate::options::{Address, CommandLine, EngineKind, Options};
-use crate::process::{daemon, resources, systemd};
+use crate::process::{daemon, memory, resources, systemd};
 use crate::reload::{LiveOptions, Reloader};
 use crate::security::auth::Users;
 use crate::security::privileges;
@@ -144,6 +144,9 @@ impl<'o> Privileged<'o> {
     fn new(options: &'o Options) -> Result<Privileged<'o>, StartError> {
         options.check()?;
         let log = Log::new(options.verbose);
+        options.memory_limit.explanation().iter().for_each(|line| notice(line));
+        // A file of options that is read again may have `auto`.
+        memory::lowest_bound();
         resources::allow_connections(options, &log);
         // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;

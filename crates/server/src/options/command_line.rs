@@ -135,7 +135,7 @@ impl Options {
             ..self.extended.clone()
         };
         Options {
-            memory_limit: new.memory_limit,
+            memory_limit: new.memory_limit.clone(),
             conn_limit: new.conn_limit,
             verbose: new.verbose,
             drain: new.drain,

@@ -92,6 +92,18 @@ fn is_served(mut client: &TcpStream) -> bool {
     client.read_exact(&mut reply).is_ok() && reply == *b"MN\r\n"
 }
 
+/// The sandbox hides the files from which the share follows.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_can_become_a_share_of_what_there_is() {
+    let mut server = Reloadable::start("memory-limit = 'auto'\nverbose = 1\n", "-o drop_privileges");
+    let share = server.setting("maxbytes");
+    server.reload("memory-limit = 16\nverbose = 1\n");
+    assert_eq!(server.setting("maxbytes"), (16 << 20).to_string());
+    server.reload("memory-limit = 'auto'\nverbose = 1\n");
+    assert_eq!(server.setting("maxbytes"), share);
+}
+
 #[test]
 fn memory_can_shrink_and_grow() {
     let mut server = Reloadable::start("memory-limit = 64\nverbose = 1\n", "-o drop_privileges");

@@ -94,6 +94,20 @@ fn the_server_starts_without_ports() {
     assert_eq!(daemon.0.try_wait().unwrap(), None);
 }
 
+#[test]
+#[cfg(target_os = "linux")]
+fn an_automatic_memory_limit_is_logged() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("ports");
+    let daemon = Daemon::start(program().args(["-p", "-1", "-m", "auto"]).env("MEMCACHED_PORT_FILENAME", &port_file));
+    let stats = converse(ports(&port_file)[0], "stats\r\n");
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(0), "{stderr}");
+    let bytes = stats.lines().find_map(|line| line.strip_prefix("STAT limit_maxbytes ")).expect("a line");
+    let mebibytes = bytes.trim().parse::<u64>().unwrap() >> 20;
+    assert_eq!(stderr.matches(&format!("-m auto: {mebibytes} MiB for items and table, of ")).count(), 1, "{stderr}");
+}
+
 /// Clients at this address must send certificates, which the server cannot verify.
 #[test]
 fn without_an_authority_an_mtls_address_refuses_all_clients() {

@@ -111,6 +111,18 @@ impl Cache {
         Cache { store: self.store.with_first_number(first), ..self }
     }
 
+    /// The same cache, whose CAS values are larger than `last`, which another cache has assigned
+    /// last. Call this before anything is stored.
+    #[must_use]
+    pub fn with_cas_after(self, last: u64) -> Cache {
+        Cache { store: self.store.with_numbers_after(last), ..self }
+    }
+
+    /// The last CAS value assigned so far, or a value below all of them.
+    pub fn last_cas(&self) -> u64 {
+        self.store.last_number()
+    }
+
     /// The same cache, refusing new items instead of evicting others.
     #[must_use]
     pub fn without_eviction(self) -> Cache {

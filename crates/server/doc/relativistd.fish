@@ -22,6 +22,8 @@ complete -c relativistd -s D -l delimiter -d 'Count commands by key prefix, up t
 complete -c relativistd -s t -l threads -d 'Worker threads' -r
 complete -c relativistd -s R -l max-reqs-per-event -d 'Maximum number of requests per connection before other connections are served' -r
 complete -c relativistd -l drain -d 'After SIGTERM or SIGUSR1, serve open connections for this many seconds and refuse new ones; a second signal ends this at once' -r
+complete -c relativistd -l hand-over -d 'Unix socket (mode 600) at which a process of the same user can take over sockets and items' -r -F
+complete -c relativistd -l take-over -d 'Take sockets and items over from the server with --hand-over PATH, which then ends' -r -F
 complete -c relativistd -s b -l listen-backlog -d 'Maximum number of connections that wait to be accepted (listen backlog)' -r
 complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "auto\t'Detect the protocol by the first byte of the connection'
 ascii\t'Text protocol'

@@ -27,6 +27,7 @@ pub mod trace;
 mod tuning;
 mod watch;
 
+use crate::handover::Gate;
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::observability::latency::{Kind, Latencies};
@@ -88,6 +89,8 @@ pub struct SharedState {
     pub prefixes: Prefixes,
     /// All sessions.
     pub connections: SessionRegistry,
+    /// Where threads wait while the items are handed over to another process.
+    pub(crate) gate: Gate,
     /// The snapshots that were written.
     pub snapshots: SnapshotRecord,
 }

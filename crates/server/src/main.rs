@@ -6,7 +6,7 @@ use relativistd::process::allocator::BySize;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
 use relativistd::process::signals::HeldSignals;
 use relativistd::process::{signals, systemd};
-use relativistd::{CommandLine, Server, StartError, options};
+use relativistd::{CommandLine, Ended, Server, StartError, options};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -79,17 +79,21 @@ fn serve(
     readiness: Option<Readiness>,
 ) -> Result<(), StartError> {
     let options = &line.options;
-    let _pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
+    let pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
     signals.obey(server.stopper(), server.reloader(line.clone()), server.saver())?;
     let addresses = server.client_addresses();
-    server.run_and_announce(|| {
+    let ended = server.run_and_announce(|| {
         // Without this line it would look as if nothing happened.
         if is_interactive && !addresses.is_empty() {
             log::notice(&format!("listening on {}; press Ctrl-C to stop", addresses.join(", ")));
         }
-        systemd::notify_ready();
+        systemd::notify_ready(options.take_over.is_some());
         if let Some(readiness) = readiness {
             readiness.announce(options.verbose > 0);
         }
-    })
+    })?;
+    if let (Ended::HandedOver, Some(pid_file)) = (ended, pid_file) {
+        pid_file.leave();
+    }
+    Ok(())
 }

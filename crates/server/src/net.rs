@@ -32,6 +32,8 @@ mod worker;
 
 pub(crate) use acceptor::Acceptor;
 pub use acceptor::Stopper;
-pub(crate) use listener::{Bound, Listener, adopt, bind_tcp, bind_unix, check_host, port_file, write_port_file};
+pub(crate) use listener::{
+    Bound, Listener, adopt, bind_clients, bind_tcp, bind_unix, check_host, port_file, write_port_file,
+};
 pub(crate) use udp::{UdpServer, bind_udp, discard_waiting};
 pub(crate) use worker::{Io, WorkerHandle};

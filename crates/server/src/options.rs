@@ -191,6 +191,14 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub drain: u32,
 
+    /// Unix socket (mode 600) at which a process of the same user can take over sockets and items
+    #[arg(long, value_name = "PATH")]
+    pub hand_over: Option<PathBuf>,
+
+    /// Take sockets and items over from the server with --hand-over PATH, which then ends
+    #[arg(long, value_name = "PATH")]
+    pub take_over: Option<PathBuf>,
+
     /// Maximum number of connections that wait to be accepted (listen backlog)
     #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
     pub listen_backlog: i32,

@@ -3,26 +3,27 @@
 //! It starts in stages, because their order matters. Each stage is a type made from the one before:
 //!
 //! 1. [`Privileged`]: the process reads files that root may have to read, and binds ports that root
-//!    may have to bind. They do not listen yet.
+//!    may have to bind. They do not listen yet. A successor (`--take-over`) gets those of its
+//!    predecessor, which listen.
 //! 2. [`Unprivileged`]: it gives up root, does what root must not do in a user's folders, and
 //!    enters the sandbox.
 //! 3. [`Loaded`]: it reads the snapshot, which is not trusted. That may take minutes, in which
-//!    `/readyz` of `--admin` answers "starting".
+//!    `/readyz` of `--admin` answers "starting". Or it takes the items of its predecessor.
 //! 4. [`Server`]: its ports listen.
+
+mod sockets;
 
 use crate::error::StartError;
 use crate::execute::{Prefixes, SessionRegistry, SharedState, Tuning, Watch};
+use crate::handover::{Gate, HandOver, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
-use crate::net::{
-    Acceptor, Bound, Io, Listener, Stopper, UdpServer, WorkerHandle, adopt, bind_tcp, bind_udp, bind_unix, check_host,
-    discard_waiting, port_file, write_port_file,
-};
+use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::admin::{Admin, AdminHandle};
 use crate::observability::log::{Level, Log, notice};
 use crate::observability::stats::Registry;
-use crate::options::{Address, CommandLine, EngineKind, Options};
-use crate::process::{daemon, memory, resources, systemd};
+use crate::options::{CommandLine, EngineKind, Options};
+use crate::process::{daemon, memory, resources};
 use crate::reload::{LiveOptions, Reloader};
 use crate::security::auth::Users;
 use crate::security::privileges;
@@ -35,9 +36,10 @@ use nix::unistd::{AccessFlags, access};
 use relativist_cache::Cache;
 use relativist_cache::Ticker;
 use socket2::Socket;
+use sockets::{Listening, Sockets};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -62,6 +64,9 @@ pub struct Server {
     admin: Option<AdminHandle>,
     snapshot: Option<Arc<Snapshot>>,
     restored: Option<Restored>,
+    predecessor: Option<Predecessor>,
+    /// The socket for successors.
+    hand_over: Option<Socket>,
 }
 
 /// A server whose process may still run as root.
@@ -70,15 +75,7 @@ struct Privileged<'o> {
     log: Log,
     tls: Option<Tls>,
     sockets: Sockets,
-    admin: Option<Admin>,
-}
-
-/// The sockets for clients. They do not listen yet.
-struct Sockets {
-    listeners: Vec<Bound>,
-    udp: Vec<UdpSocket>,
-    /// Whether systemd has opened the sockets.
-    are_adopted: bool,
+    predecessor: Option<Predecessor>,
 }
 
 /// A server whose process has given up root, and is confined to what it needs.
@@ -87,7 +84,9 @@ struct Unprivileged<'o> {
     log: Log,
     tls: Option<Tls>,
     sockets: Sockets,
-    admin: Option<Admin>,
+    predecessor: Option<Predecessor>,
+    /// The sockets for a successor.
+    offered: Vec<OwnedFd>,
     io: Io,
     users: Option<Users>,
     snapshot: Option<Snapshot>,
@@ -125,7 +124,8 @@ impl Server {
         users(options, &log)?;
         snapshot(options)?;
         options.user.as_deref().map(privileges::user).transpose()?;
-        for (path, flag) in [(&options.unix_socket, "-s"), (&options.pidfile, "-P")] {
+        let made = [(&options.unix_socket, "-s"), (&options.pidfile, "-P"), (&options.hand_over, "--hand-over")];
+        for (path, flag) in made {
             if let Some(path) = path {
                 access(folder(path), AccessFlags::W_OK | AccessFlags::X_OK)
                     .map_err(io::Error::from)
@@ -150,31 +150,25 @@ impl<'o> Privileged<'o> {
         resources::allow_connections(options, &log);
         // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;
-        let adopted = systemd::sockets()?;
-        let sockets = if adopted.is_empty() {
-            Sockets { listeners: bind_ports(options)?, udp: bind_datagrams(options)?, are_adopted: false }
-        } else {
-            Sockets { listeners: adopt_all(adopted, options)?, udp: Vec::new(), are_adopted: true }
-        };
-        let admin = options.admin.map(|address| listen_admin(address, &log)).transpose()?;
+        let (predecessor, inherited) = Predecessor::meet(options)?;
+        let sockets = Sockets::bind(options, inherited, &log)?;
         resources::raise_limits(options)?;
-        Ok(Privileged { options, log, tls, sockets, admin })
+        Ok(Privileged { options, log, tls, sockets, predecessor })
     }
 
     fn drop_privileges(self) -> Result<Unprivileged<'o>, StartError> {
-        let Privileged { options, log, tls, mut sockets, admin } = self;
+        let Privileged { options, log, tls, mut sockets, predecessor } = self;
         privileges::drop_privileges(options, &log)?;
         resources::lock_memory(options, &log);
-        if let Some(path) = options.unix_socket.as_deref().filter(|_| !sockets.are_adopted) {
-            let socket = bind_unix(path, options)
-                .map_err(|error| StartError::System(format!("cannot listen on {}", path.display()), error))?;
-            sockets.listeners.push(socket);
-        }
+        sockets.bind_paths(options)?;
         if sockets.listeners.is_empty() && sockets.udp.is_empty() {
             log.write(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
         }
         let io = Io::choose(options.io, &log)
             .map_err(|error| StartError::System("cannot use io_uring (--io uring)".into(), error))?;
+        let offered = sockets
+            .duplicate()
+            .map_err(|error| StartError::System("cannot keep sockets for a successor (--hand-over)".into(), error))?;
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         if options.owns_process {
             daemon::leave_folder(options, &log);
@@ -183,15 +177,20 @@ impl<'o> Privileged<'o> {
             let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());
             sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
-        Ok(Unprivileged { options, log, tls, sockets, admin, io, users, snapshot, port_file })
+        Ok(Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, snapshot, port_file })
     }
 }
 
 impl<'o> Unprivileged<'o> {
+    fn start_admin(&mut self) -> Result<Option<AdminHandle>, StartError> {
+        let cannot_start = |error| StartError::System("cannot start the thread of --admin".into(), error);
+        self.sockets.admin.take().map(Admin::start).transpose().map_err(cannot_start)
+    }
+
     fn load(mut self) -> Result<Loaded<'o>, StartError> {
         let options = self.options;
-        let cannot_start = |error| StartError::System("cannot start the thread of --admin".into(), error);
-        let admin = self.admin.take().map(Admin::start).transpose().map_err(cannot_start)?;
+        // A predecessor answers until it has handed over.
+        let admin = if self.predecessor.is_none() { self.start_admin()? } else { None };
         let ticker = Ticker::new();
         let empty = || {
             let clock = Arc::clone(ticker.clock());
@@ -204,9 +203,21 @@ impl<'o> Unprivileged<'o> {
                 EngineKind::GlobalLock => cache.with_global_lock(),
             })
         };
-        let (cache, restored) = match &self.snapshot {
-            Some(snapshot) => snapshot.restore(empty, &self.log).map(|(cache, restored)| (cache, Some(restored))),
-            None => empty().map(|cache| (cache, None)),
+        let (cache, restored) = match (&mut self.predecessor, &self.snapshot) {
+            // It has removed its snapshot, or has newer items.
+            (Some(predecessor), _) => {
+                return Ok(Loaded {
+                    cache: predecessor.take_items(empty, &self.log)?,
+                    start: self,
+                    admin,
+                    ticker,
+                    restored: None,
+                });
+            }
+            (None, Some(snapshot)) => {
+                snapshot.restore(empty, &self.log).map(|(cache, restored)| (cache, Some(restored)))
+            }
+            (None, None) => empty().map(|cache| (cache, None)),
         }
         .map_err(|_| StartError::NoMemory)?;
         Ok(Loaded { start: self, admin, ticker, cache, restored })
@@ -214,12 +225,16 @@ impl<'o> Unprivileged<'o> {
 }
 
 impl Loaded<'_> {
-    fn listen(self, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
-        let Loaded { start, admin, ticker, cache, restored } = self;
-        let Unprivileged { options, log, tls, sockets, io, users, snapshot, port_file, .. } = start;
+    fn listen(mut self, configure: impl FnOnce(Cache) -> Cache) -> Result<Server, StartError> {
+        let admin = match self.admin.take() {
+            None => self.start.start_admin()?,
+            admin => admin,
+        };
+        let Loaded { start, ticker, cache, restored, .. } = self;
+        let Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, snapshot, port_file } = start;
         // Reading the snapshot may have taken long.
         ticker.tick();
-        let (listeners, udp) = sockets.listen()?;
+        let Listening { listeners, udp, hand_over } = sockets.listen()?;
         let port = listeners.iter().find_map(Listener::tcp_address).map_or(0, |address| address.port());
         let connections = SessionRegistry::default();
         for listener in &listeners {
@@ -249,6 +264,7 @@ impl Loaded<'_> {
             watch,
             prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
+            gate: Gate::new(offered),
             snapshots: SnapshotRecord::default(),
             options: options.clone(),
             live: LiveOptions::new(options.clone()),
@@ -260,16 +276,8 @@ impl Loaded<'_> {
         if let Some(path) = port_file {
             write_ports(&path, acceptor.listeners(), &udp)?;
         }
-        Ok(Server { shared, io, acceptor, udp, admin, snapshot: snapshot.map(Arc::new), restored })
-    }
-}
-
-impl Sockets {
-    /// Lets clients connect.
-    fn listen(self) -> Result<(Vec<Listener>, Vec<UdpSocket>), StartError> {
-        let listeners = self.listeners.into_iter().map(Bound::listen).collect::<io::Result<_>>();
-        self.udp.iter().for_each(discard_waiting);
-        Ok((listeners.map_err(|error| StartError::System("cannot listen".into(), error))?, self.udp))
+        let snapshot = snapshot.map(Arc::new);
+        Ok(Server { shared, io, acceptor, udp, admin, snapshot, restored, predecessor, hand_over })
     }
 }
 
@@ -338,20 +346,23 @@ impl Server {
     /// When the operating system refuses threads or events, a thread panicked, or the snapshot
     /// cannot be removed or written.
     pub fn run(self) -> Result<(), StartError> {
-        self.run_and_announce(|| {})
+        self.run_and_announce(|| {}).map(drop)
     }
 
-    /// Like [`Server::run`], but also calls `announce` when clients are served.
+    /// Like [`Server::run`], but also calls `announce` when clients are served, and returns why the
+    /// server has ended.
     ///
     /// # Errors
     /// As [`Server::run`]. If the start fails, `announce` is not called.
-    pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<(), StartError> {
-        let Server { shared, io, acceptor, udp, admin, snapshot, restored } = self;
+    pub fn run_and_announce(self, announce: impl FnOnce()) -> Result<Ended, StartError> {
+        let Server { shared, io, acceptor, udp, admin, snapshot, restored, predecessor, hand_over } = self;
         // Nothing after this step can fail at the start: after an earlier failure the file is still
         // in place. From here on clients change items, so the file is outdated.
         if let (Some(snapshot), Some(restored)) = (&snapshot, restored) {
             retire(snapshot, restored)?;
         }
+        // From here on the predecessor serves no more.
+        predecessor.map_or(Ok(()), Predecessor::replace)?;
         let mut handles = Vec::new();
         let mut threads = Vec::new();
         let mut udp_handle = None;
@@ -370,6 +381,8 @@ impl Server {
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
         let maintenance = MaintenanceThread::start(&shared).map_err(cannot_start)?;
         shared.log.write(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
+        let hand_over = hand_over.map(|socket| HandOver::start(socket, &shared, acceptor.stopper()));
+        let hand_over = hand_over.transpose().map_err(cannot_start)?;
         announce();
         // The handles are dropped when this returns, which stops the workers.
         let mut outcome = acceptor.run(handles).map_err(|error| StartError::System("cannot accept".into(), error));
@@ -378,14 +391,25 @@ impl Server {
             outcome = outcome.and(wait_for(thread));
         }
         outcome = outcome.and(maintenance.stop());
-        drop(admin);
-        if let (Some(snapshot), Ok(())) = (snapshot, &outcome) {
+        drop((admin, hand_over));
+        let ended = if shared.gate.is_handed_over() { Ended::HandedOver } else { Ended::Stopped };
+        // A successor writes its own.
+        if let (Some(snapshot), Ok(()), Ended::Stopped) = (snapshot, &outcome, ended) {
             outcome = save(&snapshot, &shared, Occasion::End);
         }
         drop(shared);
         relativist_rcu::barrier();
-        outcome
+        outcome.map(|()| ended)
     }
+}
+
+/// Why a server has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ended {
+    /// It was stopped.
+    Stopped,
+    /// Another process has taken over its sockets and items.
+    HandedOver,
 }
 
 /// Writes the snapshot on request.
@@ -501,62 +525,6 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
         Ok(outcome) => outcome.map_err(|error| StartError::System("a worker thread failed".into(), error)),
         Err(_panic) => Err(StartError::Crashed),
     }
-}
-
-/// Adopts sockets that systemd opened, in place of those that the options name.
-fn adopt_all(sockets: Vec<Socket>, options: &Options) -> Result<Vec<Bound>, StartError> {
-    // If the prefixes were ignored, connections could silently be in plain text.
-    if !sockets.is_empty() && options.listen.iter().any(|address| address.security.is_some()) {
-        let problem =
-            "the TLS prefixes of -l do not apply to sockets of systemd: use -o ssl_verify_mode, which applies to all";
-        return Err(StartError::Usage(problem.into()));
-    }
-    let adopt = |socket| adopt(socket, options);
-    let cannot = |error| StartError::System("cannot use a socket of systemd (LISTEN_FDS)".into(), error);
-    sockets.into_iter().map(adopt).collect::<io::Result<_>>().map_err(cannot)
-}
-
-/// Binds the TCP ports that the options name. There are none if the options name a Unix socket,
-/// which takes their place.
-fn bind_ports(options: &Options) -> Result<Vec<Bound>, StartError> {
-    match options.tcp_port() {
-        Some(port) if options.unix_socket.is_none() => {
-            bind_all(options, port, |address| bind_tcp(address, port, options))
-        }
-        _ => Ok(Vec::new()),
-    }
-}
-
-fn listen_admin(address: SocketAddr, log: &Log) -> Result<Admin, StartError> {
-    let admin = Admin::bind(address)
-        .map_err(|error| StartError::System(format!("cannot listen on {address} (--admin)"), error))?;
-    if !address.ip().is_loopback() {
-        log.write(
-            Level::Warning,
-            format_args!("the statistics at {address} (--admin) are open to every client that can connect"),
-        );
-    }
-    Ok(admin)
-}
-
-fn bind_datagrams(options: &Options) -> Result<Vec<UdpSocket>, StartError> {
-    let Some(port) = options.udp_port() else { return Ok(Vec::new()) };
-    bind_all(options, port, |address| bind_udp(address, port))
-}
-
-fn bind_all<T>(
-    options: &Options,
-    port: u16,
-    bind: impl Fn(&Address) -> io::Result<Vec<T>>,
-) -> Result<Vec<T>, StartError> {
-    let mut all = Vec::new();
-    for address in options.addresses() {
-        all.extend(bind(&address).map_err(|error| {
-            let place = if address.port.is_some() { format!("{address}") } else { format!("{address}, port {port}") };
-            StartError::System(format!("cannot listen on {place}"), error)
-        })?);
-    }
-    Ok(all)
 }
 
 /// The users that may log in, if logins are required.

@@ -27,7 +27,7 @@ use nix::unistd::{AccessFlags, access};
 use relativist_cache::{Cache, OutOfMemory};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -108,7 +108,7 @@ impl Snapshot {
         };
         let length = file.metadata()?.len();
         let now = Moment::now(self.boot);
-        format::read(io::BufReader::new(file), length, cache, self.warm_after_crash, &now).map(Some)
+        format::read(io::BufReader::new(file), Some(length), cache, self.warm_after_crash, &now).map(Some)
     }
 
     /// Writes the items of `cache`, and returns their number. Concurrent calls wait for each
@@ -130,6 +130,23 @@ impl Snapshot {
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Sends the items of `cache` to another process, and returns their number. No other thread may
+/// execute requests meanwhile.
+pub(crate) fn send(out: &mut impl Write, cache: &Cache) -> io::Result<u64> {
+    format::write(out, cache, Occasion::End, &Moment::now(None))
+}
+
+/// Receives the items of another process into `cache`, which is empty. Returns how many there are,
+/// and how many were left out.
+pub(crate) fn receive(source: &mut impl Read, cache: &Cache) -> io::Result<(u64, u64)> {
+    match format::read(io::BufReader::new(source), None, cache, false, &Moment::now(None)) {
+        Ok(Summary { items, left_out }) => Ok((items, left_out)),
+        Err(Refusal::Unreadable(error)) => Err(error),
+        Err(Refusal::Torn) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(refusal) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the items are refused: {refusal}"))),
     }
 }
 

@@ -66,6 +66,17 @@ impl ItemStore {
         ItemStore { last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
     }
 
+    /// The same store, whose numbers are larger than `last`.
+    pub(crate) fn with_numbers_after(self, last: u64) -> ItemStore {
+        self.with_first_number(last.saturating_sub(NEVER_DRAWN))
+    }
+
+    /// The number drawn last.
+    pub(crate) fn last_number(&self) -> u64 {
+        // Relaxed: whoever needs the very last one has stopped all threads that draw numbers.
+        self.last_number.load(Ordering::Relaxed)
+    }
+
     /// Begins a command: returns the current second, and executes a flush that is due.
     pub(crate) fn begin(&self) -> u32 {
         let now = self.clock.now();

@@ -105,7 +105,8 @@ impl Acceptor {
             poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let stopper = Stopper { phase: Arc::default(), waker };
+        let stopper = Stopper { phase: Arc::default(), waker: Arc::clone(&waker) };
+        shared.gate.add(move || drop(waker.wake()));
         let counters = shared.counters.of_thread(thread);
         let idle_timeout = Cell::new(shared.options.extended.idle_timeout);
         Ok(Acceptor { poll, listeners, shared, counters, stopper, idle_timeout, warned: Cell::new(None) })
@@ -139,6 +140,9 @@ impl Acceptor {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
+            if !self.shared.gate.pass() {
+                break;
+            }
             self.shared.ticker.tick();
             self.enforce_buffer_limit(&workers)?;
             self.announce_idle_timeout(&workers)?;
@@ -163,18 +167,25 @@ impl Acceptor {
         turn: &mut impl Iterator<Item = &'w WorkerHandle>,
         events: &mut Events,
     ) -> io::Result<()> {
-        systemd::notify_stopping();
-        if !self.stopper.has_come(Phase::Stopped) {
+        let is_handed_over = self.shared.gate.is_handed_over();
+        if !is_handed_over {
+            systemd::notify_stopping();
+        }
+        if !is_handed_over && !self.stopper.has_come(Phase::Stopped) {
             // Waiting clients believe that they are connected: closing the listener would reset
             // them.
             for listener in &self.listeners {
                 self.accept_waiting(listener, turn)?;
             }
         }
+        self.shared.gate.sockets().clear();
         // Closing the listeners ends their registration. From now on the kernel refuses clients.
         self.listeners.clear();
         let end = Instant::now() + Duration::from_secs(self.shared.live.get().drain.into());
-        while !self.stopper.has_come(Phase::Stopped) && self.shared.connection_limit.open() > 0 && Instant::now() < end
+        while !is_handed_over
+            && !self.stopper.has_come(Phase::Stopped)
+            && self.shared.connection_limit.open() > 0
+            && Instant::now() < end
         {
             match self.poll.poll(events, Some(FULL)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),

@@ -2,6 +2,7 @@
 
 use super::stream::Stream;
 use crate::execute::Transport;
+use crate::handover::Inherited;
 use crate::options::{Address, Binding, Host, Options, Security};
 use mio::net::{TcpListener, UnixListener};
 use nix::libc::mode_t;
@@ -12,7 +13,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +47,11 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
+    /// Another descriptor of the socket.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned()
+    }
+
     /// Lets clients connect.
     pub(crate) fn listen(self) -> io::Result<Listener> {
         let Bound { socket, path, backlog, binding, security } = self;
@@ -156,16 +162,25 @@ pub(crate) fn check_host(address: &Address) -> io::Result<()> {
 
 /// Binds sockets to `address`, at `default_port` if it names no port. A host name can have several
 /// addresses.
-pub(crate) fn bind_tcp(address: &Address, default_port: u16, options: &Options) -> io::Result<Vec<Bound>> {
+pub(crate) fn bind_tcp(
+    address: &Address,
+    default_port: u16,
+    options: &Options,
+    inherited: &Inherited,
+) -> io::Result<Vec<Bound>> {
     let binding = address.binding.unwrap_or(options.binding_protocol());
     let security = address.security.unwrap_or(options.security());
     open_each(address, resolve(address, default_port)?, |at| {
-        let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
-        prepare(&socket, at)?;
-        // Lets a restarted server take over the port while old connections linger.
-        socket.set_reuse_address(true)?;
-        keep_alive(&socket)?;
-        socket.bind(&at.into())?;
+        let bind = || {
+            let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+            prepare(&socket, at)?;
+            // Lets a restarted server bind the port while old connections linger.
+            socket.set_reuse_address(true)?;
+            keep_alive(&socket)?;
+            socket.bind(&at.into())?;
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = inherited.at(Type::STREAM, at).map_or_else(bind, Ok)?;
         Ok(Bound { socket, path: None, backlog: Some(options.listen_backlog), binding, security })
     })
 }
@@ -214,24 +229,9 @@ fn is_missing_family(error: &io::Error) -> bool {
     )
 }
 
-/// Makes a Unix socket at `path`, and replaces one that an earlier server left there. The socket is
-/// not removed at the end, because it might belong to the next server by then.
-///
-/// Call this after root is given up: a user that may write to the folder can replace the socket by
-/// a link or another file at any time. So this function does not use the path again once the socket
-/// exists. It sets the mode of the socket by the umask, which it changes for the whole process
-/// while it runs.
-pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
-    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
-        fs::remove_file(path)?;
-    }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
-    let address = socket2::SockAddr::unix(path)?;
-    let before = umask(Mode::from_bits_truncate(!options.unix_mask as mode_t & 0o777));
-    let bound = socket.bind(&address);
-    umask(before);
-    bound?;
+/// The Unix socket for clients: an inherited one, or a new one.
+pub(crate) fn bind_clients(path: &Path, options: &Options, inherited: &Inherited) -> io::Result<Bound> {
+    let socket = inherited.unix(path).map_or_else(|| bind_unix(path, options.unix_mask), Ok)?;
     Ok(Bound {
         socket,
         path: Some(path.to_string_lossy().into()),
@@ -239,6 +239,27 @@ pub(crate) fn bind_unix(path: &Path, options: &Options) -> io::Result<Bound> {
         binding: options.binding_protocol(),
         security: Security::Plain,
     })
+}
+
+/// Makes a Unix socket of this mode at `path`, and replaces one that an earlier server left there.
+/// The socket is not removed at the end, because it might belong to the next server by then.
+///
+/// Call this after root is given up: a user that may write to the folder can replace the socket by
+/// a link or another file at any time. So this function does not use the path again once the socket
+/// exists. It sets the mode of the socket by the umask, which it changes for the whole process
+/// while it runs.
+pub(crate) fn bind_unix(path: &Path, mode: u32) -> io::Result<Socket> {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    let address = socket2::SockAddr::unix(path)?;
+    let before = umask(Mode::from_bits_truncate(!mode as mode_t & 0o777));
+    let bound = socket.bind(&address);
+    umask(before);
+    bound?;
+    Ok(socket)
 }
 
 /// The file to write the ports to, if the environment names one.
@@ -290,7 +311,7 @@ mod tests {
     #[test]
     fn the_kernel_closes_connections_of_vanished_clients() {
         let options = Options::parse_from_args(["relativistd"]).unwrap();
-        let bound = bind_tcp(&"127.0.0.1".parse().unwrap(), 0, &options).unwrap().remove(0);
+        let bound = bind_tcp(&"127.0.0.1".parse().unwrap(), 0, &options, &Inherited::default()).unwrap().remove(0);
         let activated = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let adopted = adopt(activated.into(), &options).unwrap();
         for listener in [bound, adopted].map(|bound| bound.listen().unwrap()) {

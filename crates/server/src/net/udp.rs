@@ -7,6 +7,7 @@
 
 use super::listener::{open_each, prepare, resolve};
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
+use crate::handover::Inherited;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Address;
@@ -42,13 +43,17 @@ const EVENTS: usize = 16;
 const WAKER: Token = Token(usize::MAX);
 
 /// Opens sockets on `address`, at `default_port` if it names none.
-pub(crate) fn bind_udp(address: &Address, default_port: u16) -> io::Result<Vec<UdpSocket>> {
+pub(crate) fn bind_udp(address: &Address, default_port: u16, inherited: &Inherited) -> io::Result<Vec<UdpSocket>> {
     // If the address has a port, that is for TCP.
     let address = Address { port: None, ..address.clone() };
     open_each(&address, resolve(&address, default_port)?, |at| {
-        let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None)?;
-        prepare(&socket, at)?;
-        socket.bind(&at.into())?;
+        let bind = || {
+            let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None)?;
+            prepare(&socket, at)?;
+            socket.bind(&at.into())?;
+            Ok::<_, io::Error>(socket)
+        };
+        let socket = inherited.at(Type::DGRAM, at).map_or_else(bind, Ok)?;
         Ok(UdpSocket::from_std(socket.into()))
     })
 }
@@ -104,6 +109,8 @@ impl UdpServer {
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let is_stopped = Arc::new(AtomicBool::new(false));
+        let gate_waker = Arc::clone(&waker);
+        shared.gate.add(move || drop(gate_waker.wake()));
         let counters = shared.counters.of_thread(thread);
         let handle = UdpHandle { is_stopped: Arc::clone(&is_stopped), waker: Arc::clone(&waker) };
         Ok((UdpServer { poll, sockets, shared, counters, is_stopped, _waker: waker }, handle))
@@ -123,6 +130,9 @@ impl UdpServer {
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
+            }
+            if !self.shared.gate.pass() {
+                break;
             }
             may_be_more = false;
             for socket in &self.sockets {

@@ -207,6 +207,9 @@ impl<B: Backend> Worker<B> {
         let (sender, inbox) = channel();
         let handle = WorkerHandle { inbox: Some(sender), waker: backend.waker() };
         let idle_timeout = shared.options.extended.idle_timeout;
+        let waker = backend.waker();
+        // If it cannot be woken it is gone already.
+        shared.gate.add(move || drop(waker.wake()));
         let worker = Worker {
             backend,
             inbox,
@@ -237,6 +240,9 @@ impl<B: Backend> Worker<B> {
             let max_wait = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
             let timeout = if self.queue.is_empty() { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
+            if !self.shared.gate.pass() {
+                return self.flush_watchers();
+            }
             for event in events.drain(..) {
                 match event {
                     Event::Woken => {

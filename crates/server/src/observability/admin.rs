@@ -18,6 +18,7 @@ mod metrics;
 mod report;
 
 use crate::execute::SharedState;
+use crate::handover::Inherited;
 use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::net::Stopper;
 use crate::observability::log::{Level, Log};
@@ -28,8 +29,10 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use relativist_cache::{MemoryUse, TableStats, Usage};
 use report::Survey;
+use socket2::Type;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
@@ -73,11 +76,17 @@ struct Panel {
 }
 
 impl Admin {
-    /// Listens on `address`.
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Admin> {
-        let listener = std::net::TcpListener::bind(address)?;
+    /// Listens on `address`, or inherits the socket that does.
+    pub(crate) fn bind(address: SocketAddr, inherited: &Inherited) -> io::Result<Admin> {
+        let bind = || std::net::TcpListener::bind(address);
+        let listener = inherited.at(Type::STREAM, address).map_or_else(bind, |socket| Ok(socket.into()))?;
         listener.set_nonblocking(true)?;
         Ok(Admin(TcpListener::from_std(listener)))
+    }
+
+    /// Another descriptor of the socket.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
     }
 
     /// Serves in a thread of its own. Until the handle is opened, the reply is that the server is
@@ -146,7 +155,8 @@ fn serve(
     let mut events = Events::with_capacity(1);
     poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
     thread::scope(|scope| {
-        while stopped.try_recv() != Err(TryRecvError::Disconnected) {
+        let is_handed_over = || panel.get().is_some_and(|panel| panel.shared.gate.is_handed_over());
+        while stopped.try_recv() != Err(TryRecvError::Disconnected) && !is_handed_over() {
             match poll.poll(&mut events, Some(TICK)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => panel.get().into_iter().for_each(Panel::tick),

@@ -23,9 +23,9 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Options that only the command line may have: they name the file, or make the program do
-/// something other than serve.
-const NOT_IN_A_FILE: [&str; 4] = ["config", "only_check", "license", "generate"];
+/// Options that only the command line may have: they name the file, or the server to take over
+/// from, or make the program do something other than serve.
+const NOT_IN_A_FILE: [&str; 5] = ["config", "take_over", "only_check", "license", "generate"];
 
 /// Returns a command line with the options of both `file`, relative to `folder`, and `args`.
 /// `given` has the options of `args`.

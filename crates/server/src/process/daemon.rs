@@ -96,6 +96,11 @@ impl PidFile {
             .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))?;
         Ok(PidFile(is_daemons.then(|| path.to_owned())))
     }
+
+    /// Leaves the file, which another process has replaced.
+    pub fn leave(mut self) {
+        self.0 = None;
+    }
 }
 
 impl Drop for PidFile {

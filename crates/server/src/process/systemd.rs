@@ -32,8 +32,11 @@ pub fn has_sockets() -> bool {
     std::env::var_os("LISTEN_FDS").is_some() && std::env::var("LISTEN_PID").is_ok_and(is_ours)
 }
 
-/// Notifies that the server serves.
-pub fn notify_ready() {
+/// Notifies that the server serves. One that has taken over becomes the service's main process.
+pub fn notify_ready(has_taken_over: bool) {
+    if has_taken_over {
+        send(NotifyState::MainPid(std::process::id()));
+    }
     send(NotifyState::Ready);
 }
 

@@ -14,6 +14,9 @@
 //! was written, by that clock and by the system's: from them the reader computes remaining times to
 //! live.
 //!
+//! The version is 3. A change of the format increases it. From the first release on, a new version
+//! must also read the files of older ones: `format/fixtures` has a file of each.
+//!
 //! Frames have about [`FRAME`] bytes, or one larger item, so that neither side has to hold much
 //! more in memory.
 
@@ -27,6 +30,8 @@ const VERSION: u32 = 3;
 const HEADER: u32 = 56;
 const FRAME: usize = 64 << 10;
 const FLUSH: u32 = u32::MAX;
+/// The longest payload in a stream: frames with an item of the largest size are shorter.
+const MAX_FRAME: u32 = (1 << 30) + (1 << 20);
 
 /// Why a snapshot is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -248,11 +253,11 @@ impl Shift {
     }
 }
 
-/// Reads a file of `length` bytes into `cache`, which is empty. If the file is refused, the cache
-/// may have some of its items. `moment` is the current time.
+/// Reads a file of `length` bytes, or a stream of unknown length, into `cache`, which is empty. If
+/// it is refused, the cache may have some of its items. `moment` is the current time.
 pub(super) fn read(
     source: impl Read,
-    length: u64,
+    length: Option<u64>,
     cache: &Cache,
     accepts_outdated: bool,
     moment: &Moment,
@@ -292,7 +297,7 @@ pub(super) fn read(
     if items != since_flush {
         return Err(Refusal::Corrupt);
     }
-    if source.left != 0 {
+    if source.left.is_some_and(|left| left != 0) {
         return Err(Refusal::Torn);
     }
     if flush != 0 {
@@ -320,17 +325,21 @@ fn put(cache: &Cache, key: &[u8], new: &New<'_>) -> bool {
         && cache.put(key, new, |_| (true, ()), |_| ()).is_ok()
 }
 
-/// A file of known length.
+/// A file of known length, or a stream.
 struct Source<R> {
     source: R,
-    /// The number of bytes left.
-    left: u64,
+    /// The number of bytes left, if known.
+    left: Option<u64>,
 }
 
 impl<R: Read> Source<R> {
     fn bytes(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {
         // Checked before memory is allocated, because the length may be damaged.
-        self.left = self.left.checked_sub(count.into()).ok_or(Refusal::Torn)?;
+        match &mut self.left {
+            Some(left) => *left = left.checked_sub(count.into()).ok_or(Refusal::Torn)?,
+            None if count > MAX_FRAME => return Err(Refusal::Corrupt),
+            None => (),
+        }
         let mut bytes = vec![0; count as usize];
         self.source.read_exact(&mut bytes)?;
         Ok(bytes)

@@ -5,6 +5,7 @@ use relativist_testing as _;
 #[path = "../support/certificates.rs"]
 #[allow(dead_code, reason = "the suite needs more of it")]
 mod certificates;
+mod hand_over;
 mod reload;
 mod sandbox;
 mod snapshot;

@@ -1,0 +1,52 @@
+//! Restarting without a stall: a running server hands its sockets and its items over to another
+//! process, its successor.
+//!
+//! The server listens on a Unix socket (`--hand-over`), and the successor connects to it
+//! (`--take-over`). Each side accepts only root and its own user. Then:
+//!
+//! ```text
+//! successor                                server
+//! header ------------------------------->
+//!        <------------------------------- header, and its listening sockets (SCM_RIGHTS)
+//! BEGIN  ------------------------------->
+//!                                          executes no more requests, and accepts no connections
+//!        <------------------------------- last CAS value u64, a snapshot
+//! LOADED ------------------------------->
+//!        <------------------------------- GO
+//! serves                                   closes its connections, and ends
+//!
+//! header = magic (8 bytes) | version u32 | number of sockets u32, 0 from the successor
+//! ```
+//!
+//! Numbers are little-endian. Both have the same version, or the hand-over ends with the headers.
+//! Snapshots have a [format](crate::snapshot) with a version of its own.
+//!
+//! * No connection is refused: the listening sockets stay open all the time. Connections that come
+//!   while no process accepts wait in the kernel's queue.
+//! * No item is lost that was stored before: while the items are read, the [`Gate`] stops all
+//!   threads that execute requests. A request that was not executed gets no reply: its client finds
+//!   the connection closed.
+//! * Until the server has sent GO, it continues as if nothing had happened when the successor dies,
+//!   fails, or is silent for longer than [`PATIENCE`](wire::PATIENCE). After that the successor has
+//!   all it needs. A successor that does not get GO ends.
+
+mod gate;
+mod offer;
+mod take_over;
+mod wire;
+
+pub(crate) use gate::Gate;
+pub(crate) use offer::HandOver;
+pub(crate) use take_over::{Inherited, Predecessor};
+
+/// From the successor: it has done all that can fail, and wants the items.
+const BEGIN: u8 = b'B';
+
+/// From the successor: it has all items.
+const LOADED: u8 = b'L';
+
+/// From the server: the successor serves from now on.
+const GO: u8 = b'G';
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Tests of what comes over the socket: headers and items that are cut off, changed, or random.
+
+use super::wire::{HEADER, Header, VERSION, Wire};
+use crate::snapshot;
+use relativist_cache::{Cache, Clock, Content, Mode};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+fn cache() -> Cache {
+    Cache::new(Arc::new(Clock::new(1_000)), 16 << 20, 1 << 20).unwrap()
+}
+
+/// A sequence of numbers that looks random.
+fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
+    move || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed >> 33
+    }
+}
+
+#[test]
+fn only_headers_of_this_version_are_accepted() {
+    let good = Header::of_sockets(7);
+    assert_eq!(Header::parse(&good.to_bytes()).unwrap(), good);
+    for (place, byte) in (0..HEADER).flat_map(|place| (0..=255).map(move |byte| (place, byte))) {
+        let mut bytes = good.to_bytes();
+        bytes[place] = byte;
+        // Only the number of sockets may differ, up to what the kernel can pass.
+        let is_good = bytes == good.to_bytes() || place == 12 && byte <= 253;
+        assert_eq!(Header::parse(&bytes).is_ok(), is_good, "{place} {byte}");
+    }
+    let mut next = numbers(1);
+    for _ in 0..10_000 {
+        let bytes: [u8; HEADER] = std::array::from_fn(|_| next() as u8);
+        assert!(Header::parse(&bytes).is_err(), "{bytes:?}");
+    }
+    assert!(Header::parse(&Header { version: VERSION + 1, sockets: 0 }.to_bytes()).is_err());
+}
+
+#[test]
+fn items_that_are_cut_off_or_changed_are_refused() {
+    let old = cache();
+    for n in 0..20 {
+        let key = format!("key {n}");
+        old.store(Mode::Set, key.as_bytes(), Content { flags: n, exptime: 0, value: key.as_bytes() });
+    }
+    let mut sent = Vec::new();
+    assert_eq!(snapshot::send(&mut sent, &old).unwrap(), 20);
+    assert_eq!(snapshot::receive(&mut &sent[..], &cache()).unwrap(), (20, 0));
+    for length in 0..sent.len() {
+        let error = snapshot::receive(&mut &sent[..length], &cache()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{length}: {error}");
+    }
+    for place in 0..sent.len() {
+        let mut changed = sent.clone();
+        changed[place] ^= 0x40;
+        // A frame that is announced to be longer than any is no reason to allocate as much.
+        assert!(snapshot::receive(&mut &changed[..], &cache()).is_err(), "{place}");
+    }
+    let mut next = numbers(2);
+    for _ in 0..2_000 {
+        let random: Vec<u8> = (0..next() % 200).map(|_| next() as u8).collect();
+        // After a good header, too.
+        let joined = [&sent[..56], &random].concat();
+        assert!(snapshot::receive(&mut &random[..], &cache()).is_err());
+        assert!(snapshot::receive(&mut &joined[..], &cache()).is_err());
+    }
+}
+
+#[test]
+fn sockets_arrive_with_the_header() {
+    let (one, other) = UnixStream::pair().unwrap();
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let never: fn() -> bool = || false;
+    let mut wire = Wire::new(one, never).unwrap();
+    wire.send_header(&[far.into()]).unwrap();
+    let mut sockets = Wire::new(other, never).unwrap().receive_header().unwrap();
+    let mut received = UnixStream::from(sockets.pop().unwrap());
+    assert!(sockets.is_empty());
+    received.write_all(b"x").unwrap();
+    near.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn a_wait_ends_when_this_side_stops() {
+    let (one, other) = UnixStream::pair().unwrap();
+    let mut wire = Wire::new(one, || true).unwrap();
+    assert!(wire.receive_header().unwrap_err().to_string().contains("stopping"));
+    assert!(wire.write_all(b"x").is_err());
+    thread::spawn(move || drop(other)).join().unwrap();
+}

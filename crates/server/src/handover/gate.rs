@@ -1,6 +1,7 @@
 //! The gate at which the threads wait that execute requests or accept connections, while the items
 //! are handed over.
 
+use super::wire::TICK;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -85,8 +86,8 @@ impl Gate {
     }
 
     /// Closes the gate, and waits until all threads wait there. None if one of them does not come
-    /// in time.
-    pub(super) fn close(&self) -> Option<Closed<'_>> {
+    /// in time, or if the server `is_stopping`: then some may not come any more.
+    pub(super) fn close(&self, is_stopping: impl Fn() -> bool) -> Option<Closed<'_>> {
         self.set(Phase::Closed);
         // Opens the gate again when this returns nothing. Declared before the lock, to be dropped
         // after it.
@@ -95,8 +96,10 @@ impl Gate {
         state.wakers.iter().for_each(|wake| wake());
         let end = Instant::now() + PATIENCE;
         while state.waiting < state.wakers.len() {
-            let left = end.checked_duration_since(Instant::now())?;
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            if is_stopping() || Instant::now() > end {
+                return None;
+            }
+            state = self.changed.wait_timeout(state, TICK).unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(state);
         Some(closed)
@@ -150,7 +153,7 @@ mod tests {
                 })
                 .collect();
             for _ in 0..100 {
-                let closed = gate.close().unwrap();
+                let closed = gate.close(|| false).unwrap();
                 // Relaxed: the gate's lock orders this after all turns.
                 let before = turns.load(Ordering::Relaxed);
                 thread::yield_now();
@@ -158,7 +161,10 @@ mod tests {
                 assert!(!gate.is_handed_over());
                 drop(closed);
             }
-            gate.close().unwrap().hand_over();
+            gate.add(|| ());
+            assert!(gate.close(|| true).is_none(), "one does not come");
+            gate.lock().wakers.pop();
+            gate.close(|| false).unwrap().hand_over();
             assert!(gate.is_handed_over());
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });

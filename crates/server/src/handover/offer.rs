@@ -91,7 +91,8 @@ impl Offer {
         }
         wire.expect(BEGIN)?;
         let start = Instant::now();
-        let gate = self.shared.gate.close().ok_or_else(|| io::Error::other("a thread is busy"))?;
+        let gate = self.shared.gate.close(|| stopper.is_stopping());
+        let gate = gate.ok_or_else(|| io::Error::other("a thread is busy, or this server is stopping"))?;
         let items = self.send_items(&mut wire)?;
         gate.hand_over();
         let took = start.elapsed();

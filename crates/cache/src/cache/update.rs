@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn fetches_too_late_for_a_copy_count_for_the_copy() {
         fetch_when_replaced(|cache, item| {
-            let copy = UnlinkedItem::copy(item, 1100, &cache.store.allocator, || 0).unwrap();
+            let copy = UnlinkedItem::copy(item, 0, 1100, &cache.store.allocator, || 0).unwrap();
             copy.take_over(item, 0, 1100);
             (copy, (100, b"value"))
         });

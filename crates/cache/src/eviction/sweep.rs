@@ -179,6 +179,7 @@ impl Sweep<'_> {
         {
             item.status().age(now);
             item.status().cool(visits);
+            item.block().set_queue(policy::queue(item.footprint(), visits));
             return Err(Fate::Stays);
         }
         Ok(Verdict { state, visits })
@@ -189,8 +190,9 @@ impl Sweep<'_> {
     fn carry_out(&mut self, item: ItemRef<'_>, &Verdict { state, visits }: &Verdict) -> Fate {
         let &mut Sweep { store, now, .. } = self;
         let (allocator, is_alive) = (&store.allocator, state == Lookup::Hit);
-        let copy = visits
-            .and_then(|visits| Some((UnlinkedItem::copy(item, now, allocator, || store.table_charge()).ok()?, visits)));
+        let copy = visits.and_then(|visits| {
+            Some((UnlinkedItem::copy(item, visits, now, allocator, || store.table_charge()).ok()?, visits))
+        });
         if copy.is_none() && is_alive && !store.evicts {
             return Fate::Stays;
         }

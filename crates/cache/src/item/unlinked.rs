@@ -94,14 +94,15 @@ pub(crate) struct UnlinkedItem<'h> {
 }
 
 impl<'h> UnlinkedItem<'h> {
-    /// A copy of `item` that is made at `now`, to take its place.
+    /// A copy of `item` that is made at `now`, to take its place with these `visits`.
     pub(crate) fn copy(
         item: ItemRef<'_>,
+        visits: u8,
         now: u32,
         allocator: &'h ItemAllocator,
         table: impl FnOnce() -> usize,
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
-        UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation, table)
+        UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation { visits }, table)
     }
 
     /// A copy of `item` with this expiry, to take the place of an item that has no room for one. It
@@ -271,7 +272,6 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
 mod tests {
     use super::*;
     use crate::item::layout::{ITEM_OVERHEAD, MAX_KEY};
-    use crate::policy;
 
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
@@ -291,10 +291,11 @@ mod tests {
 
     #[test]
     fn open_blocks_hold_no_more_items_than_assumed() {
-        // It has one open block per class, because it is small.
+        // It has one open block of new items per class, because it is small.
         let allocator = ItemAllocator::new(1 << 20);
         let smallest = block::footprint(ITEM_OVERHEAD + 1);
-        let sizes = (policy::class(smallest)..).map(|class| smallest.max(4_usize.pow(class as u32)));
+        let first = smallest.ilog2() / 2;
+        let sizes = (first..).map(|class| smallest.max(4_usize.pow(class)));
         let most: usize =
             sizes.take_while(|&size| !allocator.is_large(size)).map(|size| allocator.capacity / size).sum();
         let assumed = allocator.max_items_in_open_blocks();
@@ -339,14 +340,14 @@ mod tests {
         unlinked.link(42, &relativist_rcu::read(), |_| ());
         assert_eq!((item.hit(100).cas, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
         assert_eq!(item.footprint(), allocator.linked());
-        assert_eq!(UnlinkedItem::copy(item, 100, &allocator, || 0).unwrap().item.hit(100).cas, u64::MAX - 1);
+        assert_eq!(UnlinkedItem::copy(item, 0, 100, &allocator, || 0).unwrap().item.hit(100).cas, u64::MAX - 1);
     }
 
     #[test]
     fn a_copy_keeps_all_but_the_visits() {
         let allocator = ItemAllocator::new(1 << 20);
         let item = unlinked(&ItemInit { has_expiry: true, ..init(b"key", [b"value", b""]) }, &allocator);
-        let copy = UnlinkedItem::copy(item.item, 100, &allocator, || 0).unwrap();
+        let copy = UnlinkedItem::copy(item.item, 0, 100, &allocator, || 0).unwrap();
         assert!(item.item.set_expiry(Expiry::from_bits(77)));
         item.item.status().access(130);
         copy.take_over(item.item, 3, 135);

@@ -1,9 +1,9 @@
 //! The memory of items: open blocks in which threads allocate, and the limit on all memory.
 //!
-//! **Allocation.** Threads are spread over *stripes*, each with an open block per size class. An
-//! allocation advances the end of a block under the stripe's lock, which is uncontended as long as
-//! there are no more threads than stripes. A full block is closed and goes to the queue of its
-//! class, and a free one replaces it: that takes the pool's lock, once per some hundred items. An
+//! **Allocation.** Threads are spread over *stripes*, each with an open block per queue of the
+//! [`policy`]. An allocation advances the end of a block under the stripe's lock, which is
+//! uncontended as long as there are no more threads than stripes. A full block is closed and goes to
+//! its queue, and a free one replaces it: that takes the pool's lock, once per some hundred items. An
 //! item too large to share a block has a block of its own, and takes the pool's lock each time.
 //!
 //! **The limit** counts mapped memory, in pages: blocks that are open, queued, free or waiting for
@@ -22,7 +22,7 @@
 //! is lost for others until a page of it is emptied, and sizes are rounded (memcached's factor of
 //! 1.25 loses 10 % on average). All blocks are alike, so no mix of sizes is worse than another,
 //! sizes are rounded to 8 bytes, and items need no place in free lists or queues. The cost: items
-//! that move are copied (0.6 to 0.75 bytes per byte stored on the trace in [`policy`]), and memory
+//! that move are copied (0.5 to 0.75 bytes per byte stored on the trace in [`policy`]), and memory
 //! of overwritten items is free only when their block is swept. A block is compacted early when a
 //! quarter of it is freed. If eviction is disabled and there is no other room, a sixteenth is
 //! enough.
@@ -33,12 +33,10 @@ use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Victim};
 use crate::memory::sum::BlockSum;
 use crate::policy;
-use crate::policy::CLASSES;
 use crate::usage::SweepStats;
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
-use std::mem;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -84,7 +82,9 @@ pub(crate) struct ItemAllocator {
 
 /// The state that some threads share.
 struct Stripe {
-    open: Mutex<[Option<Block>; CLASSES]>,
+    /// The open block of each queue. Those of protected items are all in the first stripe: only
+    /// sweeps use them.
+    open: Mutex<[Option<Block>; policy::QUEUES]>,
     /// Bytes of items linked by these threads, less those of items unlinked by them.
     linked: AtomicIsize,
     /// Expired or flushed items that these threads replaced by others, and the number of those that
@@ -109,8 +109,23 @@ pub(crate) enum AllocContext {
     /// A store that holds a bucket's lock. It gives no memory back to the system, because that may
     /// take long: [`ItemAllocator::next_reclaim_step`] does it.
     UnderBucketLock,
-    /// A sweep that moves items. It may use the last free blocks.
-    Relocation,
+    /// A sweep that moves an item with this many visits to its credit. It may use the last free
+    /// blocks.
+    Relocation { visits: u8 },
+}
+
+impl AllocContext {
+    pub(crate) fn is_relocation(self) -> bool {
+        matches!(self, AllocContext::Relocation { .. })
+    }
+
+    /// The visits to the credit of the item.
+    fn visits(self) -> u8 {
+        match self {
+            AllocContext::Relocation { visits } => visits,
+            AllocContext::NoLock | AllocContext::UnderBucketLock => 0,
+        }
+    }
 }
 
 /// Memory reserved for one thread: all memory that becomes free, up to a number of bytes. Only one
@@ -135,7 +150,7 @@ impl ItemAllocator {
         let threads = available_parallelism().map_or(8, |threads| 2 * threads.get());
         let stripes = 1 << threads.min(limit / capacity / 64).clamp(1, 64).ilog2();
         let stripe = || Stripe {
-            open: Mutex::new([None; CLASSES]),
+            open: Mutex::new([None; policy::QUEUES]),
             linked: AtomicIsize::new(0),
             reclaimed: AtomicU64::new(0),
             expired_unfetched: AtomicU64::new(0),
@@ -224,6 +239,11 @@ impl ItemAllocator {
         &self.stripes[guard.thread_index() & (self.stripes.len() - 1)]
     }
 
+    /// The stripe in which the guard's thread allocates items of a queue.
+    fn stripe_of(&self, queue: usize, guard: &Guard) -> &Stripe {
+        if policy::is_protected(queue) { &self.stripes[0] } else { self.stripe(guard) }
+    }
+
     /// Locks the pool. A thread that holds this lock does not wait for anything else. Lock order: a
     /// stripe, then the pool.
     pub(crate) fn pool(&self) -> MutexGuard<'_, BlockPool> {
@@ -242,28 +262,28 @@ impl ItemAllocator {
         table: impl FnOnce() -> usize,
     ) -> Result<NonNull<u8>, OutOfMemory> {
         let full = OutOfMemory { requested: size };
-        let class = policy::class(size);
+        let queue = policy::queue(size, context.visits());
         if self.is_large(size) {
             let block = self.obtain(Block::capacity_for(size), context, table()).ok_or(full)?;
-            block.open(class);
+            block.open(queue);
             let place = block.take(size).ok_or(full);
             self.put_down(|pool| pool.put_back(block, true));
             return place;
         }
-        let stripe = self.stripe(&relativist_rcu::read());
-        if let Some(place) = STRIPE.lock(&stripe.open)[class].and_then(|block| block.take(size)) {
+        let stripe = self.stripe_of(queue, &relativist_rcu::read());
+        if let Some(place) = STRIPE.lock(&stripe.open)[queue].and_then(|block| block.take(size)) {
             return Ok(place);
         }
         // Without the lock, because this may take long.
         let fresh = self.obtain(self.capacity, context, table()).ok_or(full)?;
         let mut open = STRIPE.lock(&stripe.open);
-        if let Some(place) = open[class].and_then(|block| block.take(size)) {
+        if let Some(place) = open[queue].and_then(|block| block.take(size)) {
             // Another thread of the stripe was faster.
             self.put_down(|pool| pool.put_unused(fresh));
             return Ok(place);
         }
-        fresh.open(class);
-        let full_one = open[class].replace(fresh);
+        fresh.open(queue);
+        let full_one = open[queue].replace(fresh);
         self.put_down(|pool| pool.opened_in_place_of(full_one));
         fresh.take(size).ok_or(full)
     }
@@ -293,7 +313,7 @@ impl ItemAllocator {
     /// # Safety
     /// The allocator has released the block, and the caller has the only pin.
     pub(crate) unsafe fn attach(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
-        block.open(policy::class(size));
+        block.open(policy::queue(size, 0));
         let place = block.take(size)?;
         block.attach();
         self.put_down(|pool| pool.close(block));
@@ -303,8 +323,8 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block per class. Their items have at least 32, 64, 256 bytes and so
-        // on, so one item in 19 bytes is an upper bound.
+        // A stripe has one open block of new items per class. Their items have at least 32, 64, 256
+        // bytes and so on, so one item in 19 bytes is an upper bound.
         self.stripes.len() * self.capacity / 19
     }
 
@@ -397,7 +417,7 @@ impl ItemAllocator {
         // SAFETY: the pending item keeps the block.
         let block = unsafe { Block::of(place) };
         let section = relativist_rcu::read();
-        let open = STRIPE.lock(&self.stripe(&section).open);
+        let open = STRIPE.lock(&self.stripe_of(block.queue(), &section).open);
         let is_undone = open.contains(&Some(block)) && block.undo_take(place, size);
         drop(open);
         if is_undone {
@@ -537,7 +557,7 @@ impl Drop for ItemAllocator {
         // The table's resizer may still read freed items.
         wait_for_readers();
         let open =
-            self.stripes.iter_mut().flat_map(|stripe| mem::take(get_mut(&mut stripe.open)).into_iter().flatten());
+            self.stripes.iter_mut().flat_map(|stripe| get_mut(&mut stripe.open).iter_mut().filter_map(Option::take));
         get_mut(&mut self.pool).tear_down(open, &self.pinned);
     }
 }

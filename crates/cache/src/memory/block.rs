@@ -67,7 +67,7 @@ struct Header {
     due: AtomicU32,
     /// The number of pins, and [`RELEASED`].
     pins: AtomicU32,
-    class: AtomicU8,
+    queue: AtomicU8,
     place: AtomicU8,
     is_closed: AtomicBool,
     /// Whether the block was closed before it was full. Then the unused part counts as freed.
@@ -80,7 +80,7 @@ struct Header {
 pub(crate) enum Place {
     /// In a stripe, which adds items.
     Open,
-    /// In the queue of its class.
+    /// In its queue.
     Queue,
     /// Among the blocks of which at least a quarter is freed.
     Compactable,
@@ -132,7 +132,7 @@ impl Block {
                 first_number: AtomicU64::new(u64::MAX),
                 due: AtomicU32::new(NEVER),
                 pins: AtomicU32::new(0),
-                class: AtomicU8::new(0),
+                queue: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
                 is_closed: AtomicBool::new(false),
                 is_cut: AtomicBool::new(false),
@@ -293,15 +293,15 @@ impl Block {
         self.header().used.load(Ordering::Relaxed)
     }
 
-    /// Opens a block without items, for items of `class`.
-    pub(crate) fn open(self, class: usize) {
+    /// Opens a block without items, for items of a `queue`.
+    pub(crate) fn open(self, queue: usize) {
         let header = self.header();
         // Relaxed, all: only the caller has the block. Other threads receive it through locks.
         header.used.store(HEADER, Ordering::Relaxed);
         header.live_bytes.store(ALLOCATOR_REF, Ordering::Relaxed);
         header.first_number.store(u64::MAX, Ordering::Relaxed);
         header.due.store(NEVER, Ordering::Relaxed);
-        header.class.store(class as u8, Ordering::Relaxed);
+        header.queue.store(queue as u8, Ordering::Relaxed);
         header.is_closed.store(false, Ordering::Relaxed);
         header.is_cut.store(false, Ordering::Relaxed);
         self.set_place(Place::Open);
@@ -481,10 +481,16 @@ impl Block {
         self.header().place.store(place as u8, Ordering::Relaxed);
     }
 
-    pub(crate) fn class(self) -> usize {
+    pub(crate) fn queue(self) -> usize {
         // Relaxed, here and in the two functions below: set under a lock when the block was opened
-        // or closed.
-        self.header().class.load(Ordering::Relaxed).into()
+        // or closed, or by the thread that sweeps it.
+        self.header().queue.load(Ordering::Relaxed).into()
+    }
+
+    /// Sets the queue of a closed block, which the caller sweeps.
+    pub(crate) fn set_queue(self, queue: usize) {
+        // Relaxed: other threads receive the block through the pool's lock.
+        self.header().queue.store(queue as u8, Ordering::Relaxed);
     }
 
     pub(crate) fn number(self) -> u64 {

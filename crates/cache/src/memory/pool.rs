@@ -11,7 +11,6 @@ use crate::memory::block::{Block, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
 use crate::memory::sum::BlockSum;
 use crate::policy;
-use crate::policy::CLASSES;
 use crate::usage::SweepStats;
 use relativist_rcu::GracePeriod;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,8 +24,8 @@ const KEPT: usize = 2;
 
 /// All blocks that are not open.
 pub(crate) struct BlockPool {
-    /// The queue of each class: its blocks by number.
-    queues: [BTreeMap<u64, Block>; CLASSES],
+    /// The queues of the [policy]: their blocks by number.
+    queues: [BTreeMap<u64, Block>; policy::QUEUES],
     /// The blocks of which at least a quarter is freed, by number.
     compactable: BTreeMap<u64, Block>,
     /// The sizes of all blocks in `queues` and `compactable`.
@@ -124,7 +123,7 @@ pub(crate) enum Source {
 impl BlockPool {
     pub(crate) fn new(capacity: usize, limit: usize) -> BlockPool {
         BlockPool {
-            queues: [const { BTreeMap::new() }; CLASSES],
+            queues: [const { BTreeMap::new() }; policy::QUEUES],
             compactable: BTreeMap::new(),
             queued: BlockSum::default(),
             due: BTreeMap::new(),
@@ -231,7 +230,7 @@ impl BlockPool {
 
     /// Checks out a block of `capacity`, or returns how to get one.
     pub(crate) fn source(&mut self, capacity: usize, context: AllocContext) -> Source {
-        if self.room(context == AllocContext::Relocation) < capacity {
+        if self.room(context.is_relocation()) < capacity {
             return Source::Nowhere;
         }
         if let Some(block) = self.fitting(capacity).and_then(|found| self.take_free(found)) {
@@ -253,7 +252,7 @@ impl BlockPool {
 
     /// Whether there is a free block that fits, and that is not reserved by another thread.
     pub(crate) fn has_free(&self, capacity: usize, context: AllocContext) -> bool {
-        self.room(context == AllocContext::Relocation) >= capacity && self.fitting(capacity).is_some()
+        self.room(context.is_relocation()) >= capacity && self.fitting(capacity).is_some()
     }
 
     /// The capacity of a free block that can serve for `capacity`.
@@ -404,7 +403,7 @@ impl BlockPool {
             self.compactable.insert(block.number(), block);
         } else {
             block.set_place(Place::Queue);
-            self.queues[block.class()].insert(block.number(), block);
+            self.queues[block.queue()].insert(block.number(), block);
         }
         self.queued.add(block);
         let second = block.due();
@@ -427,7 +426,7 @@ impl BlockPool {
     /// sweep.
     pub(crate) fn note_freed(&mut self, block: Block) {
         let queue = match block.place() {
-            Place::Queue => &mut self.queues[block.class()],
+            Place::Queue => &mut self.queues[block.queue()],
             Place::Compactable => &mut self.compactable,
             Place::Open | Place::Taken => return,
         };
@@ -471,7 +470,7 @@ impl BlockPool {
         if !evicts {
             return None;
         }
-        let priority = |block: &Block| block.stamp() + policy::worth(block.class());
+        let priority = |block: &Block| block.stamp() + policy::worth(block.queue());
         let block = self.queues.iter().filter_map(first).min_by_key(priority).or(compactable)?;
         self.level = self.level.max(priority(&block));
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))
@@ -482,21 +481,21 @@ impl BlockPool {
     pub(crate) fn next_slightly_fragmented(&mut self) -> Option<Victim> {
         const AT_ONCE: usize = 1024;
         let most = self.looked_at + AT_ONCE;
-        for _ in 0..=CLASSES {
-            let (class, from) = self.slightly_fragmented;
-            for (&number, &block) in self.queues[class].range(from..) {
+        for _ in 0..=policy::QUEUES {
+            let (queue, from) = self.slightly_fragmented;
+            for (&number, &block) in self.queues[queue].range(from..) {
                 if self.looked_at == most {
-                    self.slightly_fragmented = (class, number);
+                    self.slightly_fragmented = (queue, number);
                     return None;
                 }
                 self.looked_at += 1;
                 if block.is_slightly_fragmented() && !block.has_pending() && !block.is_pinned() {
-                    self.slightly_fragmented = (class, number + 1);
+                    self.slightly_fragmented = (queue, number + 1);
                     self.looked_at = 0;
                     return Some(self.take(block, Purpose::Compact));
                 }
             }
-            self.slightly_fragmented = ((class + 1) % CLASSES, 0);
+            self.slightly_fragmented = ((queue + 1) % policy::QUEUES, 0);
         }
         None
     }
@@ -504,7 +503,7 @@ impl BlockPool {
     /// Takes a block out of its queue, and checks it out.
     fn take(&mut self, block: Block, purpose: Purpose) -> Victim {
         let is_compactable = block.place() == Place::Compactable;
-        let queue = if is_compactable { &mut self.compactable } else { &mut self.queues[block.class()] };
+        let queue = if is_compactable { &mut self.compactable } else { &mut self.queues[block.queue()] };
         queue.remove(&block.number());
         self.note_left(block);
         block.set_place(Place::Taken);
@@ -513,7 +512,7 @@ impl BlockPool {
     }
 
     /// The number of queues, that of compactable blocks included.
-    pub(crate) const QUEUES: usize = CLASSES + 1;
+    pub(crate) const QUEUES: usize = policy::QUEUES + 1;
 
     /// Checks out a block that is due at `now`, to sweep its expired items.
     pub(crate) fn next_due(&mut self, now: u32) -> Option<Victim> {
@@ -578,7 +577,7 @@ impl BlockPool {
     /// Frees all blocks without items, including the `open` ones. No other thread has a block,
     /// except for pins.
     pub(crate) fn tear_down(&mut self, open: impl Iterator<Item = Block>, pinned: &PinnedBlocks) {
-        let queued = mem::take(&mut self.queues).into_iter().flat_map(BTreeMap::into_values);
+        let queued = self.queues.iter_mut().flat_map(mem::take).map(|(_, block)| block);
         let compactable = mem::take(&mut self.compactable).into_values();
         self.due.clear();
         let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use anyhow::Result;
-use relativist_cache::policy::{self, CLASSES};
+use relativist_cache::policy;
 
 use super::reference::Cache;
 use crate::tools::engines::engine::{Engine, Plan};
@@ -15,7 +15,7 @@ pub(super) struct Policy<'t> {
     block: u64,
     bytes: u64,
     level: u64,
-    queues: [VecDeque<Block>; CLASSES],
+    queues: [VecDeque<Block>; policy::QUEUES],
     /// For each object in the cache, its credit of visits, and whether it was visited since the
     /// policy last examined it.
     cached: Vec<Option<(u8, bool)>>,
@@ -33,14 +33,15 @@ impl<'t> Policy<'t> {
     /// fewer than 64.
     pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
         const MAX_BLOCK: u64 = 1 << 16;
-        let queues = [const { VecDeque::new() }; CLASSES];
+        let queues = [const { VecDeque::new() }; policy::QUEUES];
         let block = (capacity / 64).min(MAX_BLOCK);
         Self { sizes, capacity, block, bytes: 0, level: 0, queues, cached: vec![None; sizes.len()] }
     }
 
     fn push(&mut self, object: u32) {
         let size = self.sizes[object as usize];
-        let queue = &mut self.queues[policy::class(size as usize)];
+        let visits = self.cached[object as usize].map_or(0, |(visits, _)| visits);
+        let queue = &mut self.queues[policy::queue(size as usize, visits)];
         if queue.back().is_none_or(|block| block.bytes + size > self.block) {
             queue.push_back(Block::default());
         }
@@ -53,10 +54,10 @@ impl<'t> Policy<'t> {
 
     fn evict(&mut self) {
         let queues = self.queues.iter().enumerate();
-        let heads = queues.filter_map(|(class, queue)| Some((queue.front()?.stamp + policy::worth(class), class)));
-        let Some((priority, class)) = heads.min() else { return };
+        let heads = queues.filter_map(|(index, queue)| Some((queue.front()?.stamp + policy::worth(index), index)));
+        let Some((priority, index)) = heads.min() else { return };
         self.level = self.level.max(priority);
-        for object in self.queues[class].pop_front().unwrap_or_default().objects {
+        for object in self.queues[index].pop_front().unwrap_or_default().objects {
             let fate = self.cached[object as usize].and_then(|(visits, visited)| policy::verdict(visits, visited));
             self.cached[object as usize] = fate.map(|visits| (visits, false));
             match fate {

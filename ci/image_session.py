@@ -1,0 +1,60 @@
+"""Checks an image of relativistd: its size, and how it runs without privileges: image_session.py ARCHIVE."""
+
+import re
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+from container import HOST_ID, Image, ask, expect, kills, prepare, wait_until
+
+MAX_BYTES = 15_000_000
+VALUE = b"x" * 100_000
+
+
+def main():
+    prepare()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        image = Image(sys.argv[1], folder)
+        expect(image.bytes < MAX_BYTES, f"the files of the image have {image.bytes} bytes")
+        others = [file for file in image.root.rglob("bin/*") if file.name != "relativistd"]
+        expect(not others, f"there are other programs: {others}")
+        serves_without_privileges(image)
+        refuses(image, ["--io=uring"], "cannot use io_uring (--io uring): Operation not permitted")
+        refuses(image, ["--memory-limit=auto"], "64 MiB (/sys/fs/cgroup/", megabytes=64)
+        (Path(folder) / "hosts").write_text("127.0.0.1 cache.example\n")
+        with image.run(["--check", "--listen=cache.example"], [(f"{folder}/hosts", "/etc/hosts", "ro")]) as container:
+            expect(container.end() == 0, "names are not looked up")
+    print(f"image: {image.packed_bytes / 1e6:.1f} MB packed, {image.bytes / 1e6:.1f} MB unpacked; all as expected")
+
+
+def serves_without_privileges(image):
+    """Serves by the image's own arguments, within 256 MiB although clients store twice as much."""
+    with image.run() as container:
+        wait_until("readiness", lambda: ask("/readyz") == (200, "ok\n"))
+        status = dict(re.findall(r"^(\w+):\s+(.*)$", Path(f"/proc/{container.pid}/status").read_text(), re.M))
+        expect(status["Uid"].split() == [str(HOST_ID)] * 4, f"the user is {status['Uid']}")
+        expect(int(status["CapEff"], 16) == 0 and status["NoNewPrivs"] == "1" and status["Seccomp"] == "2", f"privileges: {status}")
+        mounts = [line.split(" ") for line in Path(f"/proc/{container.pid}/mountinfo").read_text().splitlines()]
+        expect(["ro" in mount[5].split(",") for mount in mounts if mount[4] == "/"] == [True], "root can be written")
+        with socket.create_connection(("127.0.0.1", 11211)) as client:
+            replies = client.makefile("rb")
+            for number in range(5000):
+                client.sendall(b"set key%d 0 0 %d\r\n%s\r\n" % (number, len(VALUE), VALUE))
+                expect(replies.readline() == b"STORED\r\n", "a store failed")
+            client.sendall(b"get key4999\r\n")
+            expect(replies.readline() == b"VALUE key4999 0 %d\r\n" % len(VALUE), "the last value is lost")
+        expect(kills(container.group) == 0, "the kernel killed a process for lack of memory")
+        expect(container.stop() == 0, "the end was not clean")
+        for line in ("io_uring unavailable (Operation not permitted (os error 1)); using epoll", "-m auto: 160 MiB for items and table, of 256 MiB"):
+            expect(container.log().count(line) == 1, f"the log does not have this once: {line}")
+
+
+def refuses(image, arguments, message, megabytes=256):
+    with image.run(arguments, megabytes=megabytes) as container:
+        status = container.end()
+        expect(status != 0 and message in container.log(), f"{arguments}: status {status}")
+
+
+main()

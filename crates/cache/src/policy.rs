@@ -10,13 +10,13 @@
 //! for rounded sizes as in CAMP (Ghandeharizadeh et al., Middleware 2014). Each class has two FIFO
 //! queues of blocks: one of new items, which are *on probation*, and one of *protected* items,
 //! which have moved. A block that closes is stamped with the current *level*; its priority is the
-//! stamp plus its worth. The block with the lowest priority is evicted, and its priority becomes the
-//! level. The worth of protected items is that of one hit per byte, the inverse of the size. So a
-//! small item outlives a large one by the ratio of their sizes, and unused items go in the end,
+//! stamp plus its worth. The block with the lowest priority is evicted, and its priority becomes
+//! the level. The worth of protected items is that of one hit per byte, the inverse of the size. So
+//! a small item outlives a large one by the ratio of their sizes, and unused items go in the end,
 //! however small. New items have a quarter of that worth, because most of them are never requested
-//! again, as in the segmented LRU of Karedla, Love and Wherry (IEEE Computer, 1994). Each sweep that
-//! finds an item visited lets it survive one more sweep, up to [`MAX_VISITS`]; each other sweep
-//! takes one away. So sweeps count the hits, as in GCLOCK.
+//! again, as in the segmented LRU of Karedla, Love and Wherry (IEEE Computer, 1994). Each sweep
+//! that finds an item visited lets it survive one more sweep, up to [`MAX_VISITS`]; each other
+//! sweep takes one away. So sweeps count the hits, as in GCLOCK.
 //!
 //! Measured on the trace of Twitter's cluster 52 that comes with libCacheSim (10^6 requests for
 //! 143,542 objects, median 54 bytes); request miss ratios with the cache at 1, 10 and 30 % of the

@@ -2,9 +2,10 @@
 //!
 //! **Allocation.** Threads are spread over *stripes*, each with an open block per queue of the
 //! [`policy`]. An allocation advances the end of a block under the stripe's lock, which is
-//! uncontended as long as there are no more threads than stripes. A full block is closed and goes to
-//! its queue, and a free one replaces it: that takes the pool's lock, once per some hundred items. An
-//! item too large to share a block has a block of its own, and takes the pool's lock each time.
+//! uncontended as long as there are no more threads than stripes. A full block is closed and goes
+//! to its queue, and a free one replaces it: that takes the pool's lock, once per some hundred
+//! items. An item too large to share a block has a block of its own, and takes the pool's lock each
+//! time.
 //!
 //! **The limit** counts mapped memory, in pages: blocks that are open, queued, free or waiting for
 //! readers, and the bytes of the table. So removed items count until their memory is given back,

@@ -60,7 +60,10 @@ class Image:
         for source, place, _ in mounts:
             point = self.root / place.lstrip("/")
             point.parent.mkdir(parents=True, exist_ok=True)
-            point.mkdir(exist_ok=True) if Path(source).is_dir() else point.touch()
+            if Path(source).is_dir():
+                point.mkdir(exist_ok=True)
+            else:
+                point.touch()
 
     def spec(self, arguments, mounts, forbidden):
         """The configuration for crun. `mounts` has the source, the destination and the mode of each folder."""
@@ -109,8 +112,9 @@ class Image:
         place.mkdir()
         self.make_mount_points([*mounts, (GROUPS, "/sys/fs/cgroup", "ro")])
         (place / "config.json").write_text(json.dumps(self.spec(arguments, mounts, forbidden)))
+        (place / "state").mkdir()
+        (place / "pid").touch()
         for name in ("state", "pid"):
-            (place / name).mkdir() if name == "state" else (place / name).touch()
             os.chown(place / name, HOST_ID, HOST_ID)
         with memory_group(megabytes) as group, open(place / "log", "w+b") as log:
             crun = ["crun", "--root", place / "state", "--cgroup-manager", "disabled", "run", "--pid-file", place / "pid"]
@@ -140,8 +144,7 @@ class Container:
     @property
     def pid(self):
         """The process, as the host numbers it."""
-        text = wait_until("a process", lambda: (self.place / "pid").read_text() or self.process.poll() is not None and self.fail("it ended"))
-        return int(text)
+        return int(wait_until("process of the container", (self.place / "pid").read_text))
 
     def log(self):
         return (self.place / "log").read_text()

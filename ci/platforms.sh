@@ -8,6 +8,8 @@ version=1.96
 source ci/debian.sh
 source ci/debian-rust.sh
 debian_rust "$version" libllvm22 -- rustc-web "libstd-rust-web-$version" libstd-rust-web-dev rust-web-src
+# Even a check of std for Windows makes import libraries.
+debian x86_64-w64-mingw32-dlltool binutils-mingw-w64-x86-64
 # Only unstable compilers build std. RUSTC_BOOTSTRAP makes a stable one accept that.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/platforms" CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_BOOTSTRAP=1
 

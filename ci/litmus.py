@@ -159,6 +159,8 @@ ORDERING = re.compile(r"\b(Relaxed|Acquire|Release|AcqRel|SeqCst)\b")
 # Functions that execute a fence, and compiler fences: they may name tests of fences, and need not.
 FENCES_BY_CALL = {"light", "heavy", "full_fence", "fence_after_exchange", "compiler_fence"}
 CALL = ("fence", "SeqCst by call")
+# The load of an exchange that fails.
+FAILED = "failed compare_exchange"
 # What the functions of a test are called in Rust.
 IN_RUST = {"thread_fence": "fence", "exchange": "swap", "compare_exchange_strong": "compare_exchange"}
 
@@ -166,42 +168,43 @@ IN_RUST = {"thread_fence": "fence", "exchange": "swap", "compare_exchange_strong
 def named_in_sources(paths):
     """Checks that the comments of the sources and the tests fit. Each atomic access that orders others names a test (`litmus: NAME`). The test exists,
     and has such an access with the same ordering. One of its tests has a twin in which such an access is weaker, or the access says that its ordering
-    is stronger than needed. Each test is named."""
-    tests, named, problems = Tests(paths), set(), []
-    for path in sources():
-        for number, names, accesses in statements(path.read_text()):
-            named |= names
-            problems += [f"{path.relative_to(ROOT)}:{number}: {problem}" for problem in tests.problems(names, accesses)]
-    return problems + [f"no comment names the test {name}" for name in sorted(tests.accesses.keys() - named)]
+    is stronger than needed. Each test is named, by such an access for each of its twins."""
+    tests, problems, found = Tests(paths), [], []
+    for path, number, names, accesses in all_statements():
+        found.append((names, accesses))
+        problems += [f"{path.relative_to(ROOT)}:{number}: {problem}" for problem in tests.problems(names, accesses)]
+    named = set().union(*(names for names, _ in found))
+    problems += [f"no comment names the test {name}" for name in sorted(tests.accesses.keys() - named)]
+    return problems + list(tests.twins_without_access(found))
 
 
 def weakened_sources(paths):
     """Weakens each ordering in the sources. Returns how many variants there are, and the ones that `named_in_sources` does not notice."""
     tests, count, unnoticed = Tests(paths), 0, []
+    statements_of = {path: list(statements(path.read_text())) for path in sources()}
     for path in sources():
+        others = [statement[1:] for other in statements_of.keys() - {path} for statement in statements_of[other]]
         lines = without_tests(path.read_text()).splitlines()
         for number, column, ordering in orderings_of_accesses(lines):
             for weaker in WEAKER.get(ordering, ()):
                 line = lines[number]
                 changed = [*lines[:number], line[:column] + weaker + line[column + len(ordering) :], *lines[number + 1 :]]
-                found = (list(tests.problems(names, accesses)) for _, names, accesses in statements("\n".join(changed)))
+                here = [statement[1:] for statement in statements("\n".join(changed))]
                 count += 1
-                if not any(found):
+                if not any(any(tests.problems(*statement)) for statement in here) and not any(tests.twins_without_access(here + others)):
                     unnoticed.append(f"{path.relative_to(ROOT)}:{number + 1}: {weaker} instead of {ordering} is not noticed")
     return count, unnoticed
 
 
 def orderings_of_accesses(lines):
-    """The line, the column and the name of each ordering, except for those of failed exchanges."""
+    """The line, the column and the name of each ordering."""
     is_import = False
     for number, line in enumerate(lines):
         is_import = is_import or bool(re.match(r"\s*(pub(\(crate\))? )?use ", line))
         is_code = not is_import and "loom::" not in line and not line.lstrip().startswith("//") and NOT_NEEDED not in lines[number - 1]
         is_import = is_import and ";" not in line
         for match in ORDERING.finditer(line) if is_code else ():
-            before = (lines[number - 1] if number else "").strip() + line[: match.start()]
-            if not re.search(rf"{ORDERING.pattern},\s*$", before):
-                yield number, match.start(), match[1]
+            yield number, match.start(), match[1]
 
 
 def without_tests(text):
@@ -227,6 +230,12 @@ class Tests:
                 yield f"{name} has no such access with this ordering"
         if orders(accesses) and bool(too_weak(accesses, names, self.weaker)) == (NOT_NEEDED in names):
             yield f"either a twin has a weaker access here, or the comment ends with `, {NOT_NEEDED}`"
+
+    def twins_without_access(self, found):
+        """What the twins weaken, and no access that names their test has. `found` are the names and the accesses of all statements."""
+        named = {(name, access) for names, accesses in found for name in names for access in actual(accesses)}
+        for name, (method, ordering) in sorted(self.weaker.keys() - named):
+            yield f"{name} weakens {method} with {ordering}, but no access that names it has that"
 
 
 # Stands after the names of the tests of an access.
@@ -275,8 +284,9 @@ def actual(accesses):
 
 def accesses_of_test(text):
     """The accesses of a test that order others, as Rust calls them."""
-    found = re.findall(r"atomic_(\w+?)(?:_explicit)?\(.*?memory_order_(\w+)", text)
-    accesses = {(IN_RUST.get(method, method), in_rust(ordering)) for method, ordering in found}
+    found = re.findall(r"atomic_(\w+?)(?:_explicit)?\(.*?memory_order_(\w+)(?:, memory_order_(\w+))?", text)
+    accesses = {(IN_RUST.get(method, method), in_rust(ordering)) for method, ordering, _ in found}
+    accesses |= {(FAILED, in_rust(on_failure)) for _, _, on_failure in found if on_failure}
     return {access for access in accesses if access[1] != "Relaxed"}
 
 
@@ -308,20 +318,21 @@ def accesses_of(lines, number):
     methods = [match for match in METHOD.finditer(statement) if match.start() < len(lines[number])]
     if "loom::" in lines[number] or re.search(r"\bfn ", lines[number]):
         return set()
-    return {access for match in methods if (access := access_at(match, statement))}
+    return {access for match in methods for access in accesses_at(match, statement)}
 
 
-def access_at(match, statement):
+def accesses_at(match, statement):
     method = match[1]
     ordering = ORDERING.search(statement, match.end())
     if method == "compiler_fence" and ordering[1] != "SeqCst":
-        return ("fence", "too weak")
-    if method in FENCES_BY_CALL:
-        return CALL
-    if not ordering:
-        return None
-    # All read-modify-writes that compute something are the same to the models.
-    return re.sub("_weak", "", re.sub("^fetch_.*", "fetch_add", method)), ordering[1]
+        yield "fence", "too weak"
+    elif method in FENCES_BY_CALL:
+        yield CALL
+    elif ordering:
+        # All read-modify-writes that compute something are the same to the models.
+        yield re.sub("_weak", "", re.sub("^fetch_.*", "fetch_add", method)), ordering[1]
+        if on_failure := re.match(rf",\s*{ORDERING.pattern}", statement[ordering.end() :]):
+            yield FAILED, on_failure[1]
 
 
 # --- The tables of the book
@@ -393,7 +404,7 @@ STATEMENTS = {
     "read": re.compile(r"(?:int )?r(\d+) = \*(\w+);"),
     "swap": re.compile(r"(?:int )?r(\d+) = atomic_exchange_explicit\((\w+), (.+), memory_order_(\w+)\);"),
     "add": re.compile(r"(?:int )?r(\d+) = atomic_fetch_add_explicit\((\w+), (\d+), memory_order_(\w+)\);"),
-    "cas": re.compile(r"(?:int )?r(\d+) = atomic_compare_exchange_strong_explicit\((\w+), (\w+), (.+), memory_order_(\w+), memory_order_relaxed\);"),
+    "cas": re.compile(r"(?:int )?r(\d+) = atomic_compare_exchange_strong_explicit\((\w+), (\w+), (.+), memory_order_(\w+), memory_order_(\w+)\);"),
     "fence": re.compile(r"atomic_thread_fence\(memory_order_(\w+)\);"),
     "if_": re.compile(r"if \(r(\d+) (==|!=) (\d+)\) \{"),
     "else_": re.compile(r"\} else \{"),
@@ -489,8 +500,10 @@ class Assembly:
         self.successes.append((self.number, status))
         self.emit(f"{store} W{status},{value},{at}")
 
-    def cas(self, register, location, expected, value, ordering):
-        ending, load, store = UPDATES[ordering]
+    def cas(self, register, location, expected, value, ordering, on_failure):
+        # There is one instruction for both outcomes.
+        both = "acq_rel" if (ordering, on_failure) == ("release", "acquire") else ordering
+        ending, load, store = UPDATES[both]
         expected, new, at = self.values[expected], self.value(value), self.at(location)
         if self.has_lse:
             self.emit(f"MOV W12,#{expected}", f"CAS{ending} W12,{new},{at}", f"CMP W12,#{expected}", f"CSET W{register},EQ")

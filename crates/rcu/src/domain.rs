@@ -75,8 +75,9 @@ impl Domain {
             Barrier::Membarrier => Self::STEP,
             Barrier::Fence => Self::STEP | Self::FENCED,
         };
-        // If several threads choose, one choice is stored. Release, Acquire: as above.
-        // litmus: initialize
+        // If several threads choose, one choice is stored. Release: as above. Acquire, if another
+        // thread was first: as above.
+        // litmus: initialize, initialize-raced
         let _ = self.counter.0.compare_exchange(Self::UNCHOSEN, first, Release, Acquire);
     }
 

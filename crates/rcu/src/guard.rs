@@ -202,7 +202,8 @@ fn leave(slot: &'static Slot) {
     if slot.nesting.get() == 0 {
         // Release: pairs with the Acquire in `Domain::try_complete`: the section's reads happen
         // before the end of the grace period.
-        // litmus: leave, completed, membarrier-after-leave
+        // litmus: leave, completed, membarrier-before-use, membarrier-after-leave, cut-left
+        // litmus: occupancy-opened
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();

@@ -289,6 +289,7 @@ impl<K, V> Segment<K, V> {
         // shows that the bucket has moved, the caller sees the link to the next array and the array
         // with its entries.
         // litmus: flat-entry, flat-later-entry, flat-moved, flat-moved-later, flat-stamp
+        // litmus: flat-removed-continues
         Word::from_bits(self.word.load(Acquire))
     }
 
@@ -306,6 +307,7 @@ impl<K, V> Segment<K, V> {
         // AcqRel: Release pairs with the Acquire in `word` and `try_lock`. An exchange, because a
         // lookup by this thread must not overtake the store; see `Head::unlock`.
         // litmus: flat-entry, flat-locked, flat-moved, flat-stamp, flat-update-then-lookup
+        // litmus: flat-next-array, flat-removed-continues
         self.word.swap(word.bits(), AcqRel);
     }
 

@@ -82,7 +82,7 @@ impl AtomicArray {
     #[inline(always)]
     pub(super) unsafe fn load<'a>(&self) -> Array<'a> {
         // Acquire: pairs with the Release in `publish`: the heads are seen as they were filled.
-        // litmus: array-published, array-replaced, cut-unused
+        // litmus: array-published, array-replaced, cut-unused, shrink-joined
         let header = self.0.load(Acquire);
         // SAFETY: never null.
         Array { header: unsafe { NonNull::new_unchecked(header) }, alive: PhantomData }

@@ -190,6 +190,7 @@ impl Head {
         // Acquire: pairs with the Release of `store` and `unlock`. This thread sees the first link
         // as it was published, and if it sees a mark, what was prepared before the mark was set.
         // litmus: chain-head, chain-unlock, chain-relocked, chain-continued, array-filled
+        // litmus: cut-moved
         Word(self.0.load(Acquire))
     }
 
@@ -198,7 +199,7 @@ impl Head {
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         // litmus: chain-head, array-filled, base-found, summary-announced, newest-first
-        // litmus: rename-announced, rename-moves
+        // litmus: rename-announced, rename-moves, chain-relocked
         self.0.store(word.0, Release);
     }
 
@@ -270,6 +271,7 @@ impl Head {
         // then look up what the other inserted could both miss (T3). An exchange is a full barrier
         // on x86-64; elsewhere `wake_waiters` has a fence.
         // litmus: chain-unlock, lock, lock-reads, cut-moved, base-left, update-then-lookup
+        // litmus: chain-relocked, chain-continued
         self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
     }
@@ -279,6 +281,7 @@ impl Head {
         // AcqRel: Acquire pairs with the Release in `unlock`; Release keeps publishing the chain to
         // readers, which may load this word. On failure the caller loads again, hence Relaxed.
         // litmus: lock, lock-reads, lock-once, chain-continued, cut-lockable, base-left, mark-finer
+        // litmus: chain-relocked
         self.0.compare_exchange(word.0, word.with(Word::LOCKED).0, AcqRel, Relaxed).is_ok()
     }
 }

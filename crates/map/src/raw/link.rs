@@ -65,6 +65,7 @@ impl Link {
         // Acquire: pairs with the Release in `set_next`: the caller sees the next link as it was
         // published.
         // litmus: chain-next, cut-unused, cut-left, rename-unlinked, newest-first
+        // litmus: summary-announced
         self.next.load(Acquire)
     }
 

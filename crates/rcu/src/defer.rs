@@ -121,6 +121,19 @@ pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonN
     worker::wake();
 }
 
+/// Makes the background thread run what this thread has deferred so far as soon as readers permit:
+/// mostly within a millisecond, instead of some tens of milliseconds. Call this after deferring the
+/// reclamation of much memory, for example of the array of a hash table. It wakes the background
+/// thread, which takes a system call.
+///
+/// ```
+/// relativist_rcu::defer_drop(Box::new([0u64; 10_000]));
+/// relativist_rcu::reclaim_soon();
+/// ```
+pub fn reclaim_soon() {
+    worker::hurry();
+}
+
 /// Runs `function` without the wait that bounds the backlog: read sections of this thread that end
 /// during `function` do not wait, however much the thread has deferred. The bound applies again
 /// after the thread has deferred another batch.

@@ -96,6 +96,9 @@ pub(crate) struct Queue {
     pushed_bytes: AtomicUsize,
     /// The same numbers as of the last `set_due`. Used by the producer only.
     looked: Cell<(u64, usize)>,
+    /// The worker is to run the entries below this number as soon as readers permit. Written by the
+    /// producer.
+    urgent: AtomicU64,
     /// The chunk being emptied. The producer sets the first, the consumer all that follow.
     head: AtomicPtr<Chunk>,
     /// Entries and bytes ever taken; written by the consumer.
@@ -125,6 +128,7 @@ impl Queue {
                 pushed: AtomicU64::new(0),
                 pushed_bytes: AtomicUsize::new(0),
                 looked: Cell::new((0, 0)),
+                urgent: AtomicU64::new(0),
                 head: AtomicPtr::new(null_mut()),
                 popped: AtomicU64::new(0),
                 popped_bytes: AtomicUsize::new(0),
@@ -205,6 +209,25 @@ impl Queue {
     pub(crate) fn set_due(&self) {
         // Relaxed: the producer's own counts.
         self.looked.set((self.pushed.load(Relaxed), self.pushed_bytes.load(Relaxed)));
+    }
+
+    /// Makes all entries pushed so far urgent. The caller owns the slot.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "for the worker, of which loom has none"))]
+    pub(crate) fn set_urgent(&self) {
+        // Relaxed, both: the producer's own count, and a heuristic. The worker that misses it runs
+        // the entries later.
+        self.urgent.store(self.pushed.load(Relaxed), Relaxed);
+    }
+
+    /// Drains the queue if it has urgent entries. Returns whether any of these are left.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
+    pub(crate) fn drain_if_urgent(&self, marked: &Reclaiming) -> bool {
+        // Relaxed, both: heuristics.
+        let has_urgent = || self.popped.load(Relaxed) < self.urgent.load(Relaxed);
+        if has_urgent() {
+            self.drain(marked);
+        }
+        has_urgent()
     }
 
     /// Returns the entries and bytes that wait. It is an estimate for threads other than the owner.
@@ -367,5 +390,41 @@ impl Drop for Consumer<'_> {
         // Release: pairs with the Acquire in `try_lock`.
         // litmus: queue-consumer, queue-drained
         self.0.consumer.store(Queue::FREE, Release);
+    }
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::time::Instant;
+
+    use relativist_testing::patience;
+
+    use super::*;
+    use crate::guard::read;
+
+    /// R10: without a tick of the worker, a queue is drained up to its urgent entries, and not
+    /// because of others.
+    #[test]
+    fn only_urgent_entries_are_drained_early() {
+        static QUEUE: Queue = Queue::new();
+        static RAN: AtomicUsize = AtomicUsize::new(0);
+        fn push() {
+            let count = |_| _ = RAN.fetch_add(1, SeqCst);
+            QUEUE.push(Deferred { data: NonNull::dangling(), bytes: 0, reclaim: count });
+        }
+        drop(read()); // the domain has chosen its barrier
+        let marked = Reclaiming::mark().expect("this thread runs no deferred function");
+        let began = Instant::now();
+        for urgent in [1, 2] {
+            push();
+            assert!(!QUEUE.drain_if_urgent(&marked));
+            assert_eq!(RAN.load(SeqCst), urgent - 1);
+            QUEUE.set_urgent();
+            while QUEUE.drain_if_urgent(&marked) {
+                assert!(began.elapsed() < patience(), "a reader of another test does not leave");
+                std::thread::yield_now();
+            }
+            assert_eq!(RAN.load(SeqCst), urgent);
+        }
     }
 }

@@ -1,14 +1,17 @@
 //! The background thread that runs the deferred functions of threads that have exited, or that no
 //! longer use RCU.
 //!
-//! It runs only while functions are pending, and for a second afterwards. It takes no lock that a
-//! fork could leave locked.
+//! It runs only while functions are pending, and for a second afterwards. It waits for no lock that
+//! a fork could leave locked.
 
 #[cfg(relativist_loom)]
 pub(crate) fn wake() {}
 
+#[cfg(relativist_loom)]
+pub(crate) fn hurry() {}
+
 #[cfg(not(relativist_loom))]
-pub(crate) use background::wake;
+pub(crate) use background::{hurry, wake};
 
 #[cfg(all(unix, not(relativist_loom)))]
 pub(crate) use background::reset_in_child;
@@ -84,12 +87,14 @@ mod presence {
 
 #[cfg(not(relativist_loom))]
 mod background {
-    use std::time::Duration;
+    use std::sync::Mutex;
+    use std::thread::{self, Thread};
+    use std::time::{Duration, Instant};
 
     use super::presence::Presence;
     use crate::defer::Reclaiming;
     use crate::domain::domain;
-    use crate::guard::is_reading;
+    use crate::guard::{is_reading, read};
 
     /// The interval between two passes of the worker. It runs functions that have been pending for
     /// one to two intervals, if readers permit.
@@ -97,7 +102,24 @@ mod background {
     /// The number of ticks without work for which the worker stays.
     const LINGER: u32 = 100;
 
+    /// The first pause between two passes over the queues that have urgent functions. It doubles
+    /// with each pass, up to a tick.
+    const MIN_PAUSE: Duration = Duration::from_micros(50);
+
     static PRESENCE: Presence = Presence::new();
+    /// The worker, which [`hurry`] wakes. No thread waits for this lock. A fork may leave it
+    /// locked. Then no thread wakes the worker of the child, which runs urgent functions with the
+    /// others.
+    static WORKER: Mutex<Option<Thread>> = Mutex::new(None);
+
+    /// Makes the worker run what this thread has deferred so far as soon as readers permit.
+    pub(crate) fn hurry() {
+        read().slot().queue.set_urgent();
+        let Ok(worker) = WORKER.try_lock() else { return };
+        if let Some(worker) = &*worker {
+            worker.unpark();
+        }
+    }
 
     /// Called after a push: makes sure that there is a worker.
     #[inline]
@@ -146,9 +168,12 @@ mod background {
         PRESENCE.during(|| {
             // Never `None`: the thread is new.
             let Some(marked) = Reclaiming::mark() else { return };
-            let mut idle = 0;
+            if let Ok(mut worker) = WORKER.try_lock() {
+                *worker = Some(thread::current());
+            }
+            let (mut idle, mut pause) = (0, MIN_PAUSE);
             while idle < LINGER || !PRESENCE.try_leave(is_work_left) {
-                std::thread::sleep(TICK);
+                pass_tick(&mut pause, &marked);
                 idle = if sweep(&marked) { 0 } else { idle + 1 };
                 if is_reading() {
                     // A deferred function has left a section open on this thread. If the guard is
@@ -159,6 +184,27 @@ mod background {
                 }
             }
         });
+    }
+
+    /// Sleeps for a tick, and meanwhile drains queues that have urgent functions. `pause` is the
+    /// time to the next attempt if some are left.
+    fn pass_tick(pause: &mut Duration, marked: &Reclaiming) {
+        let end = Instant::now() + TICK;
+        loop {
+            let is_urgent =
+                domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_urgent(marked) | left);
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            if is_urgent {
+                thread::park_timeout(left.min(*pause));
+                *pause = (*pause * 2).min(TICK);
+            } else {
+                *pause = MIN_PAUSE;
+                thread::park_timeout(left);
+            }
+        }
     }
 
     /// Drains all queues, and returns whether any entries are left in them.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use relativist_rcu::{Published, barrier, defer, defer_drop, read, wait_for_readers};
+use relativist_rcu::{Published, barrier, defer, defer_drop, read, reclaim_soon, wait_for_readers};
 use support::{Reader, must_end, wait_until};
 
 /// R1: nothing runs before the readers from before have left, and a barrier waits for that.
@@ -27,6 +27,22 @@ fn runs_after_the_readers() {
     reader.leave();
     must_end(|| waiting.join().unwrap());
     assert!(ran.load(SeqCst));
+}
+
+/// R1, R10: urgent functions, too, run after the readers from before, although their thread does
+/// nothing else.
+#[test]
+fn urgent_functions_run_after_the_readers() {
+    let ran = Arc::new(AtomicBool::new(false));
+    let reader = Reader::enter();
+    let flag = Arc::clone(&ran);
+    defer(move || flag.store(true, SeqCst));
+    reclaim_soon();
+    // The worker tries to run it meanwhile.
+    thread::sleep(std::time::Duration::from_millis(50));
+    assert!(!ran.load(SeqCst));
+    reader.leave();
+    wait_until(|| ran.load(SeqCst));
 }
 
 /// R1: each published value is dropped once: replaced ones after a grace period, the last one with

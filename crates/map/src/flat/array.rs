@@ -6,8 +6,8 @@ use std::ptr::{NonNull, null_mut};
 use std::slice;
 use std::sync::PoisonError;
 
-use relativist_rcu::defer_raw;
 use relativist_rcu::prefetch::prefetch;
+use relativist_rcu::{defer_raw, reclaim_soon};
 
 use super::resize::MAX_SHRINK;
 use super::segment::{Link, Place, Segment};
@@ -323,6 +323,8 @@ impl<'a, K, V> Array<'a, K, V> {
             let tagged = NonNull::new_unchecked(self.tagged());
             defer_raw(tagged.cast(), 0, |tagged| Array::<K, V>::of_tagged(tagged.cast()).free());
         }
+        // Otherwise the next growth might begin while the memory of this array is still in use.
+        reclaim_soon();
     }
 
     /// Frees the array, and the later segments of buckets that have moved. Later segments of other
@@ -337,10 +339,11 @@ impl<'a, K, V> Array<'a, K, V> {
         unsafe {
             let footer = self.segments.byte_add(footer).cast::<Footer<K, V>>().read();
             let chains = footer.chains.into_inner().unwrap_or_else(PoisonError::into_inner);
-            chains.into_iter().for_each(|chain| Segment::free_chain(chain.0));
             #[cfg(relativist_loom)]
             (0..self.len()).for_each(|bucket| self.segments.add(bucket).drop_in_place());
+            // Before the chains, which take longer and less memory.
             memory::free(self.segments.cast(), layout);
+            chains.into_iter().for_each(|chain| Segment::free_chain(chain.0));
         }
     }
 }

@@ -54,7 +54,7 @@ impl<K, V, S> Table<K, V, S> {
         self.count.size_changed(array.len());
         // Seldom enough that grace periods cost removals little, and often enough that few slots
         // stay vacated.
-        let drive_interval = (array.len() / 32).clamp(64, 1024);
+        let drive_interval = (array.len() / 32).clamp(256, 1024);
         // Relaxed: a heuristic.
         self.drive_interval.store(drive_interval, Relaxed);
     }

@@ -5,6 +5,7 @@ use std::mem::{ManuallyDrop, MaybeUninit, forget};
 use std::ptr;
 use std::sync::Arc;
 
+use relativist_rcu::prefetch::prefetch;
 use relativist_rcu::{Guard, clock};
 
 use super::bucket::unlock;
@@ -95,7 +96,10 @@ where
         if word.is_locked_or_moved() || word.first_match(tag).is_some() {
             return None;
         }
-        let (with_free, slot) = word.with_free_slot()?;
+        let Some((with_free, slot)) = word.with_free_slot() else {
+            prefetch(first.next().as_ptr());
+            return None;
+        };
         if !first.try_lock(word) {
             return None;
         }

@@ -14,8 +14,8 @@ use crate::{harness, papers, tools};
 /// warnings go to stderr.
 ///
 /// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the current measurement, report the
-/// results so far, and exit. A second signal ends them at once. If an option that takes one value
-/// is given twice, the last one counts.
+/// results so far, and exit. mirror, which runs until then, reports its results. A second signal
+/// ends them at once. If an option that takes one value is given twice, the last one counts.
 ///
 /// For reliable numbers, build with --release, run nothing else on the machine, and use at most as
 /// many threads as cores. Thread i is pinned to the i-th allowed CPU if there are enough CPUs. scc
@@ -30,7 +30,8 @@ pub struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status:
   0    the run is complete
-  1    an error or a wrong result, or serving is complete and a target was missed
+  1    an error or a wrong result, or serving is complete and a target was missed,
+       or mirror has found differences
   2    wrong options
   130  SIGINT (Ctrl-C) ended the run early; figures, load, serving and soak report what they have
   143  SIGTERM ended the run early, in the same way";
@@ -56,6 +57,8 @@ enum Command {
     #[cfg(target_os = "linux")]
     Soak(tools::soak::Args),
     #[cfg(target_os = "linux")]
+    Mirror(tools::mirror::Args),
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Supervise(harness::supervisor::Args),
     #[command(hide = true)]
@@ -79,6 +82,8 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Serving(args) => return tools::serving::run(&args),
         #[cfg(target_os = "linux")]
         Command::Soak(args) => return tools::soak::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Mirror(args) => return tools::mirror::run(&args),
         Command::Compare(args) => tools::compare::run(&args),
         Command::Plot(args) => tools::compare::redraw::run(&args),
         Command::Resize(args) => papers::resize::run(&args),

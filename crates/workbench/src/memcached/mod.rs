@@ -14,6 +14,8 @@ pub mod client;
 #[cfg(test)]
 pub(crate) mod conversations;
 pub mod cores;
+#[cfg(test)]
+pub(crate) mod faulty;
 pub mod generator;
 pub mod items;
 pub mod measure;

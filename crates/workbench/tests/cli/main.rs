@@ -5,7 +5,7 @@ use relativist_testing as _;
 
 mod papers;
 
-use std::io::Write as _;
+use std::io::{Read, Write};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -470,6 +470,71 @@ fn an_interrupted_soak_reports_what_it_has_done() {
     let (text, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.code() == Some(130) && stderr.contains("interrupted after"), "{stderr}");
     assert!(text.contains("answers, none wrong"), "{text}");
+}
+
+/// Ctrl-C is the normal end of a mirror. The exit status is that of its report.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_mirror_reports_differences_at_its_end() {
+    use relativistd::{Options, Server};
+    use rustix::process::{Pid, Signal, kill_process_group};
+    use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
+
+    fn ask(mut server: impl Read + Write, request: &str) -> String {
+        server.write_all(request.as_bytes()).unwrap();
+        std::io::read_to_string(server).unwrap()
+    }
+    let options = || Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap();
+    let servers = [(); 2].map(|()| Server::bind(&options()).unwrap());
+    let (addresses, stoppers) =
+        (servers.each_ref().map(|server| server.addresses()[0]), servers.each_ref().map(Server::stopper));
+    let running = servers.map(|server| std::thread::spawn(|| server.run()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mirror");
+    for is_faulty in [false, true] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_relativist-bench"));
+        command.args(["mirror", "--json", "-", "--listen", &format!("unix:{}", path.display())]);
+        command.args(["--memcached", &addresses[0].to_string(), "--relativistd", &addresses[1].to_string()]);
+        let run = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let connect = |_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            UnixStream::connect(&path).ok()
+        };
+        let client = (0..9000).find_map(connect).expect("it listens within a minute and a half");
+        let mut other = client.try_clone().unwrap();
+        other.write_all(b"set k 0 0 1\r\na\r\n").unwrap();
+        let mut stored = [0; 8];
+        other.read_exact(&mut stored).unwrap();
+        let direct = |request: &str| ask(TcpStream::connect(addresses[1]).unwrap(), request);
+        let is_mirrored = |_| direct("get k\r\nquit\r\n").starts_with("VALUE");
+        assert!((0..9000).any(is_mirrored), "the second server gets the request, too");
+        if is_faulty {
+            direct("set k 0 0 1\r\nb\r\nquit\r\n");
+        }
+        assert_eq!(ask(client, "get k\r\nquit\r\n"), "VALUE k 0 1\r\na\r\nEND\r\n");
+        kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
+        let output = run.wait_with_output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(i32::from(is_faulty)), "{stderr}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let results = &document["results"];
+        assert_eq!([&results["requests"], &results["reads"]], [&Value::from(3), &Value::from(1)], "{results}");
+        let count = u64::from(is_faulty);
+        assert_eq!(
+            [&results["different"], &results["same"]],
+            [&Value::from(count), &Value::from(2 - count)],
+            "{results}"
+        );
+        let example = &results["differences"]["value"]["examples"][0];
+        assert_eq!(example["secondary"].as_str(), is_faulty.then_some(r#""flags 0" "b""#), "{results}");
+        assert!(!path.exists() && example["key"].as_str() != Some("k"), "{results}");
+        ask(TcpStream::connect(addresses[1]).unwrap(), "delete k\r\nquit\r\n");
+    }
+    stoppers.iter().for_each(relativistd::Stopper::stop);
+    running.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
 }
 
 /// A script can append the user's options to its own.

@@ -1,0 +1,283 @@
+//! Requests: what they do, and how they are sent to the secondary.
+
+use relativist_memcache::binary::{self, Opcode};
+use relativist_memcache::{Command, MAX_KEY, Meta, MetaMode, MetaVerb, StoreVerb};
+
+use super::framing::Dialect;
+
+/// What a request does to the items of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Get,
+    GetAndTouch,
+    Set,
+    Add,
+    Replace,
+    Append,
+    Count,
+    Delete,
+    Touch,
+    /// Something else that depends on the item or changes it.
+    Other,
+    Flush,
+    /// A request without a key, such as one with an error.
+    Keyless,
+}
+
+/// The destination of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    Both,
+    /// Replies differ by design, or the request is for one server, such as `stats` and `shutdown`.
+    PrimaryOnly,
+    /// The replies never end (`watch`), or the connection ends (`quit`).
+    Last,
+}
+
+/// A request, independent of the protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) dialect: Dialect,
+    pub(super) route: Route,
+    pub(super) verb: Verb,
+    pub(super) keys: Vec<Vec<u8>>,
+    /// Whether an item that the request stores or touches expires.
+    pub(super) expires: bool,
+    /// The CAS value that the item must have, as the client got it from the primary.
+    pub(super) compare: Option<u64>,
+    /// Whether the ordinary outcome gets no reply. For a quiet `get` that is a miss.
+    pub(super) is_quiet: bool,
+    /// The number that a count creates if the item is missing.
+    pub(super) initial: Option<u64>,
+    /// Whether the request is the one that the mirror itself uses to find the end of replies.
+    pub(super) is_fence: bool,
+    /// The bytes that the client sent. Empty if the request goes only to the primary.
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Verb {
+    pub(super) fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::Keyless)
+    }
+
+    /// Returns the name for the report.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::GetAndTouch => "get and touch",
+            Self::Set => "set",
+            Self::Add => "add",
+            Self::Replace => "replace",
+            Self::Append => "append",
+            Self::Count => "count",
+            Self::Delete => "delete",
+            Self::Touch => "touch",
+            Self::Other => "meta",
+            Self::Flush => "flush",
+            Self::Keyless => "without key",
+        }
+    }
+}
+
+impl Request {
+    /// Whether the request reads items: its reply is a hit or a miss.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.verb, Verb::Get | Verb::GetAndTouch)
+    }
+
+    pub(super) fn new(dialect: Dialect, verb: Verb, route: Route) -> Self {
+        Self {
+            dialect,
+            route,
+            verb,
+            keys: Vec::new(),
+            expires: false,
+            compare: None,
+            is_quiet: false,
+            initial: None,
+            is_fence: false,
+            bytes: Vec::new(),
+        }
+    }
+
+    fn keyed(dialect: Dialect, verb: Verb, key: &[u8]) -> Self {
+        Self { keys: vec![key.to_vec()], ..Self::new(dialect, verb, Route::Both) }
+    }
+
+    pub(super) fn of_text(command: &Command<'_>) -> Self {
+        let keyed = |verb, key: &[u8]| Self::keyed(Dialect::Text, verb, key);
+        let plain = |verb, route| Self::new(Dialect::Text, verb, route);
+        match *command {
+            Command::Get { ref keys, .. } => {
+                Self { keys: keys.clone().map(<[u8]>::to_vec).collect(), ..plain(Verb::Get, Route::Both) }
+            }
+            Command::GetAndTouch { ref keys, exptime, .. } => Self {
+                keys: keys.clone().map(<[u8]>::to_vec).collect(),
+                expires: exptime != 0,
+                ..plain(Verb::GetAndTouch, Route::Both)
+            },
+            Command::Store { verb, key, exptime, noreply, .. } => {
+                let (verb, compare) = match verb {
+                    StoreVerb::Set => (Verb::Set, None),
+                    StoreVerb::Add => (Verb::Add, None),
+                    StoreVerb::Replace => (Verb::Replace, None),
+                    StoreVerb::Append | StoreVerb::Prepend => (Verb::Append, None),
+                    StoreVerb::Cas(cas) => (Verb::Replace, Some(cas)),
+                };
+                Self { expires: exptime != 0, compare, is_quiet: noreply, ..keyed(verb, key) }
+            }
+            Command::Arithmetic { key, noreply, .. } => Self { is_quiet: noreply, ..keyed(Verb::Count, key) },
+            Command::Delete { key, noreply } => Self { is_quiet: noreply, ..keyed(Verb::Delete, key) },
+            Command::Touch { key, exptime, noreply } => {
+                Self { expires: exptime != 0, is_quiet: noreply, ..keyed(Verb::Touch, key) }
+            }
+            Command::FlushAll { noreply, .. } => Self { is_quiet: noreply, ..plain(Verb::Flush, Route::Both) },
+            Command::Meta(ref meta) => Self::of_meta(meta),
+            Command::MetaNoop => Self { is_fence: true, ..plain(Verb::Keyless, Route::PrimaryOnly) },
+            Command::Quit => plain(Verb::Keyless, Route::Last),
+            Command::Admin { verb: relativist_memcache::Admin::Watch, .. } => plain(Verb::Keyless, Route::Last),
+            Command::Version
+            | Command::Verbosity { .. }
+            | Command::Stats { .. }
+            | Command::MetaDebug { .. }
+            | Command::Admin { .. } => plain(Verb::Keyless, Route::PrimaryOnly),
+        }
+    }
+
+    fn of_meta(meta: &Meta<'_>) -> Self {
+        // An invalid request changes no item, but its reply can be compared.
+        let Ok(flags) = meta.flags() else { return Self::new(Dialect::Text, Verb::Keyless, Route::Both) };
+        let has = |letters: &[u8]| letters.iter().any(|&letter| flags.has(letter));
+        let verb = match meta.verb {
+            MetaVerb::Get if has(b"NRE") => Verb::Other,
+            MetaVerb::Get if has(b"T") => Verb::GetAndTouch,
+            MetaVerb::Get => Verb::Get,
+            MetaVerb::Set if has(b"I") => Verb::Other,
+            MetaVerb::Set => match flags.mode {
+                MetaMode::Add => Verb::Add,
+                MetaMode::Replace => Verb::Replace,
+                MetaMode::Append | MetaMode::Prepend if has(b"N") => Verb::Other,
+                MetaMode::Append | MetaMode::Prepend => Verb::Append,
+                // With a CAS value, `ms` fails if there is no item.
+                _ if flags.compare.is_some() => Verb::Replace,
+                _ => Verb::Set,
+            },
+            MetaVerb::Delete if has(b"ITx") => Verb::Other,
+            MetaVerb::Delete => Verb::Delete,
+            MetaVerb::Arithmetic if has(b"NT") => Verb::Other,
+            MetaVerb::Arithmetic => Verb::Count,
+        };
+        let expires = flags.exptime.is_some_and(|exptime| exptime != 0);
+        let mut room = [0; MAX_KEY];
+        let Ok(key) = meta.key(&flags, &mut room) else { return Self::new(Dialect::Text, Verb::Keyless, Route::Both) };
+        let request = Self::keyed(Dialect::Text, verb, key);
+        let initial = (meta.verb == MetaVerb::Arithmetic && has(b"N")).then_some(flags.initial);
+        Self { expires, compare: flags.compare.filter(|&cas| cas != 0), is_quiet: flags.is_quiet(), initial, ..request }
+    }
+
+    pub(super) fn of_binary(request: &binary::Request<'_>) -> Self {
+        let is_never = |at| request.extra_32(at) == 0;
+        let plain = |verb, route| Self::new(Dialect::Binary, verb, route);
+        let compare = Some(request.header.cas).filter(|&cas| cas != 0);
+        let keyed =
+            |verb| Self { compare, is_quiet: request.is_quiet, ..Self::keyed(Dialect::Binary, verb, request.key) };
+        match request.opcode {
+            Opcode::Get | Opcode::GetKey => keyed(Verb::Get),
+            Opcode::Set if compare.is_some() => Self { expires: !is_never(4), ..keyed(Verb::Replace) },
+            Opcode::Set => Self { expires: !is_never(4), ..keyed(Verb::Set) },
+            Opcode::Add => Self { expires: !is_never(4), ..keyed(Verb::Add) },
+            Opcode::Replace => Self { expires: !is_never(4), ..keyed(Verb::Replace) },
+            Opcode::Append | Opcode::Prepend => keyed(Verb::Append),
+            Opcode::Delete => keyed(Verb::Delete),
+            Opcode::Increment | Opcode::Decrement if request.extra_32(16) == u32::MAX => keyed(Verb::Count),
+            Opcode::Increment | Opcode::Decrement => Self { initial: Some(request.extra_64(8)), ..keyed(Verb::Other) },
+            Opcode::Touch => Self { expires: !is_never(0), ..keyed(Verb::Touch) },
+            Opcode::GetAndTouch | Opcode::GetAndTouchKey => Self { expires: !is_never(0), ..keyed(Verb::GetAndTouch) },
+            Opcode::Flush => plain(Verb::Flush, Route::Both),
+            Opcode::Noop => Self { is_fence: true, ..plain(Verb::Keyless, Route::PrimaryOnly) },
+            Opcode::Quit => plain(Verb::Keyless, Route::Last),
+            Opcode::Version | Opcode::Stat | Opcode::SaslList | Opcode::SaslAuth | Opcode::SaslStep => {
+                plain(Verb::Keyless, Route::PrimaryOnly)
+            }
+        }
+    }
+
+    /// Returns the bytes for the secondary, with `cas` instead of the CAS value that the client
+    /// sent. With `None` the request compares no CAS values.
+    pub(super) fn with_cas(&self, cas: Option<u64>) -> Vec<u8> {
+        if self.dialect == Dialect::Binary {
+            let mut bytes = self.bytes.clone();
+            bytes[16..binary::HEADER].copy_from_slice(&cas.unwrap_or(0).to_be_bytes());
+            return bytes;
+        }
+        let end = self.bytes.iter().position(|&byte| byte == b'\n').map_or(self.bytes.len(), |end| end + 1);
+        let (line, value) = self.bytes.split_at(end);
+        let mut words: Vec<Vec<u8>> = line.trim_ascii_end().split(|&byte| byte == b' ').map(<[u8]>::to_vec).collect();
+        words.retain(|word| !word.is_empty());
+        if words[0] == b"cas" {
+            // cas KEY FLAGS EXPTIME LENGTH CAS [noreply]
+            match cas {
+                Some(cas) => words[5] = cas.to_string().into_bytes(),
+                None => {
+                    words[0] = b"set".to_vec();
+                    words.remove(5);
+                }
+            }
+        } else {
+            // The key of a meta command may begin with a C, too.
+            let at = (2..words.len()).find(|&at| words[at][0] == b'C').expect("the request has a CAS value");
+            match cas {
+                Some(cas) => words[at] = format!("C{cas}").into_bytes(),
+                None => drop(words.remove(at)),
+            }
+        }
+        [&words.join(&b' ')[..], b"\r\n", value].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use relativist_memcache::{Decoded, Decoder, Limits};
+
+    fn text(bytes: &[u8]) -> Request {
+        let Decoded::Command { command, .. } = Decoder::new(Limits::default()).decode(bytes) else { panic!() };
+        Request { bytes: bytes.to_vec(), ..Request::of_text(&command) }
+    }
+
+    #[test]
+    fn meta_requests_are_those_of_the_classic_protocol() {
+        for (bytes, verb) in [
+            ("mg k v\r\n", Verb::Get),
+            ("mg k v T30\r\n", Verb::GetAndTouch),
+            ("mg k v R30\r\n", Verb::Other),
+            ("ms k 1\r\nx\r\n", Verb::Set),
+            ("ms k 1 C7\r\nx\r\n", Verb::Replace),
+            ("ms k 1 C7 I\r\nx\r\n", Verb::Other),
+            ("ms k 1 ME\r\nx\r\n", Verb::Add),
+            ("ms k 1 MA\r\nx\r\n", Verb::Append),
+            ("md k\r\n", Verb::Delete),
+            ("md k I T30\r\n", Verb::Other),
+            ("ma k\r\n", Verb::Count),
+            ("ma k N0\r\n", Verb::Other),
+            ("mg k v v\r\n", Verb::Keyless),
+        ] {
+            assert_eq!(text(bytes.as_bytes()).verb, verb, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn cas_values_are_replaced() {
+        for (bytes, replaced, removed) in [
+            ("cas C1 1 2 1 7\r\nx\r\n", "cas C1 1 2 1 70\r\nx\r\n", "set C1 1 2 1\r\nx\r\n"),
+            ("cas k 1 2 1 7 noreply\r\nx\r\n", "cas k 1 2 1 70 noreply\r\nx\r\n", "set k 1 2 1 noreply\r\nx\r\n"),
+            ("ms C1 1 T0 C7 c\r\nC\r\n", "ms C1 1 T0 C70 c\r\nC\r\n", "ms C1 1 T0 c\r\nC\r\n"),
+            ("md C1 C7\r\n", "md C1 C70\r\n", "md C1\r\n"),
+        ] {
+            let request = text(bytes.as_bytes());
+            assert_eq!(request.compare, Some(7));
+            assert_eq!(request.with_cas(Some(70)), replaced.as_bytes());
+            assert_eq!(request.with_cas(None), removed.as_bytes());
+        }
+    }
+}

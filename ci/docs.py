@@ -160,12 +160,12 @@ def undescribed_statistics(server):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(server[0])
         client.sendall(b"set a:b 0 0 1\r\nx\r\n")
-        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory"):
+        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory", " hotkeys"):
             client.sendall(f"stats{group}\r\n".encode())
         client.sendall(b"quit\r\n")
         answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
     names = re.findall(r"^STAT (\S+)", answer, re.M)
-    reported = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", name)) for name in names}
+    reported = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", re.sub("^(read|write):", "KIND:", name))) for name in names}
     return [f"stats.md lacks {name}" for name in sorted(reported - described)] + [
         f"stats.md describes {name}, which the server does not report" for name in sorted(described - reported)
     ]

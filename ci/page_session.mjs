@@ -23,10 +23,10 @@ function converse(requests, end) {
   });
 }
 
-// 20,000 items, of which a half are fetched, beside as many that are not there.
+// 20,000 items, of which some are fetched, one of them often, beside as many that are not there.
 const names = Array.from({ length: 20000 }, (_, n) => `key${n}`);
 const stores = names.map((name) => `set ${name} 0 0 5 noreply\r\nvalue\r\n`).join("") + "mn\r\n";
-const fetches = names.map((name, n) => `get ${n % 2 ? name : "no" + name}\r\n`).join("") + "mn\r\n";
+const fetches = names.map((name, n) => `get ${n % 10 === 1 || n % 10 === 3 ? "key1" : n % 2 ? name : "no" + name}\r\n`).join("") + "mn\r\n";
 let isOver = false;
 async function load() {
   await converse(stores, "MN\r\n");
@@ -61,6 +61,9 @@ async function numbersMove(page) {
   await shows(page, "where the memory goes", () => /B of 64.0 MiB mapped, [\d.]+ % /.test(document.querySelector("#parts-sum").textContent));
   await shows(page, "the values of 20,000 items", () => /^values.*97\.7 KiB/.test(document.querySelector("#parts").children[1].textContent));
   assert.equal(await page.locator("#parts tr").count(), 11);
+  // One key has a fifth of all reads.
+  await shows(page, "the most read key", () => /^[0-9a-f]{16}\t.*\t(19|20|21)\.\d %$/.test(document.querySelector("#hot-read").innerText.split("\n")[0]));
+  await shows(page, "written keys", () => document.querySelectorAll("#hot-write tr").length === 8);
   const before = await text(page, "about");
   await page.waitForFunction((before) => document.querySelector("#about").textContent !== before, before);
   for (const picture of ["Commands per second", "The table as it is resized", "Items per bucket"]) {
@@ -138,6 +141,7 @@ for (const { page, name } of [desktop, phone]) {
   await suitsScreenReaders(page, name);
   await obeysTheKeyboard(page);
   await page.screenshot({ path: `${screenshots}/${name}.png`, fullPage: true });
+  await page.locator("section", { hasText: "Most used keys" }).screenshot({ path: `${screenshots}/${name}-hot-keys.png` });
 }
 assert.ok(await brightness(desktop.page) > 200 && await brightness(phone.page) < 60, "it does not follow the colour scheme");
 for (const { name, complaints } of [desktop, phone]) assert.deepEqual(complaints, [], name);

@@ -15,6 +15,9 @@ complete -c relativistd -l config -d 'TOML file with more options; its keys are 
 complete -c relativistd -l log-format -d 'Format of log messages on stderr' -r -f -a "text\t'One line of text per message'
 json\t'One JSON object per message'"
 complete -c relativistd -l admin -d 'Serve metrics, health checks and a status page over HTTP at this address: PORT (loopback) or IP:PORT' -r
+complete -c relativistd -l hot-keys -d 'Show the most read and the most written keys (stats hotkeys, --admin)' -r -f -a "off\t'Do not look for them'
+hashed\t'Show their hashes'
+clear\t'Show the keys, also to all clients of --admin'"
 complete -c relativistd -s P -l pidfile -d 'File to write the process id to' -r -F
 complete -c relativistd -s f -l slab-growth-factor -d 'Growth factor of slab classes; ignored (there are no slab classes)' -r
 complete -c relativistd -s n -l slab-min-size -d 'Smallest slab class; ignored' -r

@@ -21,6 +21,7 @@ pub use generate::Generated;
 pub use memory::MemoryLimit;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
+use crate::observability::hot_keys::Mode;
 use crate::observability::log::Format;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, ValueEnum};
@@ -149,6 +150,10 @@ pub struct Options {
     /// or IP:PORT
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,
+
+    /// Show the most read and the most written keys (stats hotkeys, --admin)
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Hashed)]
+    pub hot_keys: Mode,
 
     /// Print the license
     #[arg(short = 'i', long)]

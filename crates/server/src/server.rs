@@ -20,6 +20,7 @@ use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::admin::{Admin, AdminHandle};
+use crate::observability::hot_keys::HotKeys;
 use crate::observability::log::{Level, Log, notice};
 use crate::observability::stats::Registry;
 use crate::options::{CommandLine, EngineKind, Options};
@@ -52,7 +53,7 @@ const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
 /// The delimiter of prefixes if there is no `-D`.
 const DEFAULT_DELIMITER: u8 = b':';
 
-/// How often the cache is maintained.
+/// How often the cache is maintained, and the server looks for storms.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
 /// A server that listens on its addresses.
@@ -253,7 +254,7 @@ impl Loaded<'_> {
             started: ticker.clock().now(),
             ticker,
             // One more for the accepting thread, and one for datagrams.
-            counters: Registry::new(threads + 2, admin.is_some()),
+            counters: Registry::new(threads + 2, admin.is_some(), HotKeys::new(options.hot_keys)),
             connection_limit: ConnectionLimit::new(options.conn_limit as usize),
             buffer_limit: BufferLimit::new(options.buffer_bytes()),
             log,
@@ -456,7 +457,7 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
         .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
 }
 
-/// The thread that maintains the cache.
+/// The thread that maintains the cache, and looks for storms.
 struct MaintenanceThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -469,6 +470,7 @@ impl MaintenanceThread {
         let thread = thread::Builder::new().name("maintenance".into()).spawn(move || {
             while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
                 shared.cache.maintain();
+                shared.counters.log_storms(shared.started, shared.ticker.clock().now(), &shared.log);
             }
         })?;
         Ok(MaintenanceThread { stop, thread })

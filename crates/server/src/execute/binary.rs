@@ -211,7 +211,8 @@ impl Executor<'_> {
         };
         let outcome = self.shared.cache.update(request.key, step, |hit| cas = self.visible(hit.cas));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
-        self.count_arithmetic(
+        self.record_arithmetic(
+            request.key,
             direction,
             match outcome {
                 Ok(false) => Ok(()),

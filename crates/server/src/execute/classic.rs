@@ -194,7 +194,7 @@ impl Executor<'_> {
             Arithmetic::Decr => Direction::Down,
         };
         let count = self.shared.cache.count(key, direction, delta);
-        self.count_arithmetic(direction, count.map(|_| ()));
+        self.record_arithmetic(key, direction, count.map(|_| ()));
         count
     }
 
@@ -206,15 +206,10 @@ impl Executor<'_> {
     }
 
     pub(super) fn touch(&self, session: &Session, key: &[u8], exptime: i32) -> &'static [u8] {
-        self.counters.cmd_touch.bump();
         self.record_lookup(session, key);
-        if self.shared.cache.touch(key, exptime) {
-            self.counters.touch_hits.bump();
-            reply::TOUCHED
-        } else {
-            self.counters.touch_misses.bump();
-            reply::NOT_FOUND
-        }
+        let is_hit = self.shared.cache.touch(key, exptime);
+        self.record_touch_only(key, is_hit);
+        if is_hit { reply::TOUCHED } else { reply::NOT_FOUND }
     }
 
     pub(super) fn flush(&self, exptime: i32) -> &'static [u8] {

@@ -1,8 +1,9 @@
-//! Records what the commands of all protocols did: in the counters and, while there are watchers or
-//! prefixes are counted, as [events of items](super::observe).
+//! Records what the commands of all protocols did: in the counters, in a sample of the keys used
+//! and, while there are watchers or prefixes are counted, as [events of items](super::observe).
 
 use super::observe::Stored;
 use super::{Executor, Session};
+use crate::observability::hot_keys::Kind;
 use crate::observability::stats::Counter;
 use relativist_cache::{CountError, Direction, Lookup, Store};
 
@@ -11,6 +12,7 @@ impl Executor<'_> {
     pub(super) fn record_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         self.counters.cmd_get.bump();
         self.count_lookup(lookup, &self.counters.get_hits, &self.counters.get_misses);
+        self.sample_key(Kind::Read, key, size);
         if self.is_observed {
             self.observe_get(session, key, lookup, size);
         }
@@ -21,9 +23,27 @@ impl Executor<'_> {
     pub(super) fn record_touch(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         self.counters.cmd_touch.bump();
         self.count_lookup(lookup, &self.counters.touch_hits, &self.counters.touch_misses);
+        self.sample_key(Kind::Read, key, size);
         if self.is_observed {
             self.observe_get(session, key, lookup, size);
         }
+    }
+
+    /// Records a touch that fetches nothing.
+    pub(super) fn record_touch_only(&self, key: &[u8], is_hit: bool) {
+        self.counters.cmd_touch.bump();
+        if is_hit {
+            self.counters.touch_hits.bump();
+        } else {
+            self.counters.touch_misses.bump();
+        }
+        self.sample_key(Kind::Read, key, 0);
+    }
+
+    /// Counts the key among the most used ones. `bytes` were sent or received for it.
+    #[inline]
+    fn sample_key(&self, kind: Kind, key: &[u8], bytes: usize) {
+        self.counters.hot_keys.record(kind, key, bytes, || self.now());
     }
 
     fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
@@ -46,6 +66,7 @@ impl Executor<'_> {
     /// Records the outcome of a store. `compares`: whether the store compared CAS values.
     #[inline]
     pub(super) fn record_store(&self, session: &Session, key: &[u8], store: Store, stored: Stored, compares: bool) {
+        self.sample_key(Kind::Write, key, stored.size);
         match store {
             Store::Stored => self.counters.total_items.bump(),
             Store::OutOfMemory => self.counters.store_no_memory.bump(),
@@ -83,7 +104,9 @@ impl Executor<'_> {
         }
     }
 
-    pub(super) fn count_arithmetic(&self, direction: Direction, outcome: Result<(), CountError>) {
+    /// Records an increment or decrement.
+    pub(super) fn record_arithmetic(&self, key: &[u8], direction: Direction, outcome: Result<(), CountError>) {
+        self.sample_key(Kind::Write, key, 0);
         let (hits, misses) = match direction {
             Direction::Up => (&self.counters.incr_hits, &self.counters.incr_misses),
             Direction::Down => (&self.counters.decr_hits, &self.counters.decr_misses),
@@ -99,6 +122,7 @@ impl Executor<'_> {
     /// Records a deletion. `is_hit` says how it counts; `size` is that of the deleted item, if any.
     #[inline]
     pub(super) fn record_delete(&self, key: &[u8], command: &str, is_hit: bool, size: Option<usize>) {
+        self.sample_key(Kind::Write, key, 0);
         if is_hit {
             self.counters.delete_hits.bump()
         } else {

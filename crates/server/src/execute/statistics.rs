@@ -2,13 +2,14 @@
 //!
 //! Names, order and types are memcached's. Statistics about parts that this server does not have
 //! are zero: pages that move between slab classes, segments of an LRU, reply objects. There is one
-//! size class, which has all items. Three groups are not in memcached: `table` surveys every
-//! bucket, `memory` every item, and `contention` reports lock contention, if that feature is
-//! enabled.
+//! size class, which has all items. Four groups are not in memcached: `table` surveys every bucket,
+//! `memory` every item, `hotkeys` has the most used keys, and `contention` reports lock contention,
+//! if that feature is enabled.
 
 use super::observe::CLASS;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
+use crate::observability::hot_keys::Kind;
 use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -102,6 +103,7 @@ impl Executor<'_> {
             Some(b"slabs") => self.slabs(report),
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
             Some(b"contention") => locks(report),
+            Some(b"hotkeys") => self.hot_keys(report),
             Some(b"reset") => self.reset_stats(),
             Some(b"detail") => return self.detail(args.next()),
             Some(_) => return false,
@@ -417,6 +419,26 @@ impl Executor<'_> {
         }
         for (length, buckets) in table.chain_lengths.iter().enumerate() {
             report.stat(format_args!("chains_of_{length}"), buckets);
+        }
+    }
+
+    /// The most read and the most written keys of the last minute, the most used first.
+    fn hot_keys(&self, report: &mut Report<'_>) {
+        report.stat("hot_keys", self.shared.options.hot_keys.name());
+        for kind in Kind::ALL {
+            let Some(hot) = self.shared.counters.hot_keys(kind, self.shared.started, self.now()) else { return };
+            let name = kind.name();
+            report.stat(format_args!("{name}:seconds"), hot.seconds);
+            report.stat(format_args!("{name}:per_second"), format_args!("{:.0}", hot.per_second(hot.events)));
+            for (rank, key) in (1..).zip(&hot.keys) {
+                let mut stat = |field: &str, value: &dyn Display| {
+                    report.stat(format_args!("{name}:{rank}:{field}"), value);
+                };
+                stat("key", &key.name);
+                stat("per_second", &format_args!("{:.0}", hot.per_second(key.events)));
+                stat("bytes_per_second", &format_args!("{:.0}", hot.per_second(key.bytes)));
+                stat("share", &format_args!("{:.4}", hot.share(key)));
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::execute::SharedState;
 use crate::handover::Inherited;
 use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::net::Stopper;
+use crate::observability::hot_keys;
 use crate::observability::log::{Level, Log};
 use history::{History, Moment};
 use http::{Request, Response};
@@ -236,6 +237,12 @@ impl Panel {
             "/readyz" => healthy(),
             _ => Response::not_found(),
         }
+    }
+
+    /// The most used keys of the last minute.
+    fn hot_keys(&self, kind: hot_keys::Kind) -> Option<hot_keys::Report> {
+        let shared = &self.shared;
+        shared.counters.hot_keys(kind, shared.started, shared.ticker.clock().now())
     }
 
     /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.

@@ -5,7 +5,9 @@
 //! sums, and `stats` reports the difference to them. Metrics are never reset: they are sums since
 //! the start, as Prometheus expects.
 
+use crate::observability::hot_keys::{self, HotKeys, ThreadKeys};
 use crate::observability::latency::{Distribution, Kind, Latencies};
+use crate::observability::log::Log;
 use crossbeam_utils::CachePadded;
 use relativist_cache::SweepStats;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +30,12 @@ impl Counter {
         self.add(1);
     }
 
+    /// Changes the number. Only for the owner, like [`add`](Self::add).
+    pub(crate) fn set(&self, number: u64) {
+        // Relaxed: as in `add`.
+        self.0.store(number, Ordering::Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         // Relaxed: as in `add`.
         self.0.load(Ordering::Relaxed)
@@ -42,6 +50,8 @@ macro_rules! counters {
             $($(#[doc = $doc])+ pub $name: Counter,)*
             /// Latencies of commands, if they are sampled.
             pub latencies: Option<Box<Latencies>>,
+            /// The most used keys.
+            pub hot_keys: ThreadKeys,
         }
 
         /// Sums over all threads at some moment.
@@ -146,6 +156,7 @@ pub struct Registry {
     threads: Box<[Arc<CachePadded<Counters>>]>,
     /// The sums at the last reset.
     baseline: Mutex<Baseline>,
+    hot_keys: HotKeys,
 }
 
 #[derive(Debug, Default)]
@@ -156,10 +167,14 @@ struct Baseline {
 
 impl Registry {
     /// Creates counters for `threads` threads. `with_latencies` adds histograms of execution times.
-    pub fn new(threads: usize, with_latencies: bool) -> Registry {
-        let counters = || Counters { latencies: with_latencies.then(Box::default), ..Counters::default() };
-        let threads = (0..threads).map(|_| Arc::new(CachePadded::new(counters()))).collect();
-        Registry { threads, baseline: Mutex::default() }
+    pub fn new(threads: usize, with_latencies: bool, hot_keys: HotKeys) -> Registry {
+        let counters = |thread| Counters {
+            latencies: with_latencies.then(Box::default),
+            hot_keys: hot_keys.thread(thread),
+            ..Counters::default()
+        };
+        let threads = (0..threads).map(|thread| Arc::new(CachePadded::new(counters(thread)))).collect();
+        Registry { threads, baseline: Mutex::default(), hot_keys }
     }
 
     /// The counters of one thread. No other thread may write them.
@@ -196,6 +211,21 @@ impl Registry {
         Distribution::of(kind, self.threads.iter().filter_map(|counters| counters.latencies.as_deref()))
     }
 
+    /// The most used keys of the minute that ends at `now`, for a server that was started in the
+    /// second `started`. None if they are not looked for.
+    pub fn hot_keys(&self, kind: hot_keys::Kind, started: u32, now: u32) -> Option<hot_keys::Report> {
+        self.hot_keys.report(kind, self.threads.iter().map(|counters| &counters.hot_keys), (started, now))
+    }
+
+    /// Logs storms on single keys that have begun. Call it about once a second.
+    pub(crate) fn log_storms(&self, started: u32, now: u32, log: &Log) {
+        for kind in hot_keys::Kind::ALL {
+            if let Some(report) = self.hot_keys(kind, started, now) {
+                self.hot_keys.log_storms(kind, &report, log);
+            }
+        }
+    }
+
     /// The sums since the start, unaffected by resets.
     pub fn since_start(&self) -> Totals {
         let mut totals = Totals::default();
@@ -212,7 +242,7 @@ mod tests {
 
     #[test]
     fn totals_add_up_threads_since_the_reset() {
-        let registry = Registry::new(2, false);
+        let registry = Registry::new(2, false, HotKeys::new(hot_keys::Mode::Off));
         registry.of_thread(0).cmd_get.add(3);
         registry.of_thread(1).cmd_get.bump();
         assert_eq!(registry.totals().cmd_get, 4);

@@ -2,6 +2,7 @@
 
 use super::{Address, Binding, MEBIBYTE, Options, asks_for_certificate};
 use crate::error::StartError;
+use crate::observability::hot_keys::Mode;
 
 /// The smallest `-I`, in bytes.
 const MIN_ITEM_LIMIT: usize = 1 << 10;
@@ -46,6 +47,10 @@ const CHECKS: &[Check] = &[
     (
         |o| o.enable_ssl && asks_for_certificate(o.security()) && o.extended.ssl.ca_cert.is_none(),
         "client certificates need an authority (-o ssl_ca_cert=FILE)",
+    ),
+    (
+        |o| o.hot_keys == Mode::Clear && o.disable_dumping,
+        "hot keys cannot be listed (--hot-keys clear) while commands that list keys are refused (-X)",
     ),
     (|o| o.auth_file.is_some() && o.enable_sasl, "logins can be by text (-Y) or by SASL (-S), not by both"),
     (|o| o.requires_login() && o.udp_port != 0, "UDP (-U) has no logins (-Y, -S)"),

@@ -238,6 +238,7 @@ mod tests {
     /// A value of the option, other than its default.
     fn value_of(name: &str) -> &'static str {
         match name {
+            "hot-keys" => "=off",
             "engine" => "=global-lock",
             "io" => "=epoll",
             "log-format" => "=json",

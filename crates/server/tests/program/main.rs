@@ -99,6 +99,38 @@ fn ask_version(stream: &mut (impl Read + Write)) {
     assert_eq!(reply, "VERSION 1.6.45\r\n");
 }
 
+/// Clients that want one key are reported, once.
+#[test]
+fn a_storm_on_a_key_is_logged_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let mut command = program();
+    command.args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file);
+    let mut daemon = Daemon::start(&mut command);
+    let port = ports(&file)[0];
+    let mut stderr = std::io::BufReader::new(daemon.0.stderr.take().unwrap());
+    // Goes on until the server has ended, so that it has a reason to report the storm again.
+    let storm = std::thread::spawn(move || {
+        let gets = "get wanted\r\n".repeat(1000);
+        let replies = &mut [0; 5000];
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        while stream.write_all(gets.as_bytes()).is_ok() && stream.read_exact(replies).is_ok() {}
+    });
+    let message = "a storm on one key: ";
+    assert!(logs(&mut stderr, message));
+    // The server looks for storms every second.
+    let uptime = || -> u32 {
+        let stats = converse(port, "stats\r\n");
+        stats.lines().find_map(|line| line.strip_prefix("STAT uptime ")).unwrap().parse().unwrap()
+    };
+    let reported = uptime();
+    poll("time", || (uptime() > reported + 3).then_some(()));
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(!logs(&mut stderr, message), "it is reported twice");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+    storm.join().unwrap();
+}
+
 #[test]
 fn help_and_version() {
     let help = run("-h");

@@ -73,6 +73,51 @@ fn commands_move_the_counters() {
     assert_eq!(before.len(), stats(&mut client, "").len());
 }
 
+/// Each protocol's commands count as reads or writes of their keys, with the bytes of the values.
+#[test]
+fn hot_keys_are_ranked_with_their_bytes() {
+    let server = Running::start("-t 1 --hot-keys clear --debug-time");
+    let mut client = server.connect();
+    client.ask("debugtime p\r\n", "OK\r\n");
+    client.ask("set a 0 0 4\r\n1234\r\nms a\\x 2\r\nhi\r\nincr a 1\r\n", "STORED\r\nHD\r\n1235\r\n");
+    client.ask("delete b\r\nma a\r\n", "NOT_FOUND\r\nHD\r\n");
+    client.ask("get a a b\r\nget a\r\n", "VALUE a 0 4\r\n1236\r\n".repeat(2) + "END\r\nVALUE a 0 4\r\n1236\r\nEND\r\n");
+    client.ask(
+        "mg b\r\ntouch b 0\r\nmg a s v\r\ngat 0 a\r\n",
+        "EN\r\nNOT_FOUND\r\nVA 4 s4\r\n1236\r\nVALUE a 0 4\r\n1236\r\nEND\r\n",
+    );
+    let stats = stats(&mut client, "hotkeys");
+    let value = |name: &str| {
+        let found = stats.iter().find(|(stat, _)| stat == name);
+        found.unwrap_or_else(|| panic!("{name} is not in {stats:?}")).1.as_str()
+    };
+    assert_eq!((value("hot_keys"), value("read:seconds")), ("clear", "1"));
+    for (kind, rank, wanted) in [
+        ("read", 1, ["a", "5", "20", "0.6250"]),
+        ("read", 2, ["b", "3", "0", "0.3750"]),
+        ("write", 1, ["a", "3", "4", "0.6000"]),
+    ] {
+        let fields = ["key", "per_second", "bytes_per_second", "share"];
+        assert_eq!(fields.map(|field| value(&format!("{kind}:{rank}:{field}"))), wanted, "{kind} {rank}");
+    }
+    assert_eq!((value("read:per_second"), value("write:per_second")), ("8", "5"));
+    assert_eq!(stats.len(), 1 + 2 * 2 + 4 * 5);
+}
+
+#[test]
+fn hot_keys_show_hashes_by_default_and_nothing_if_they_are_off() {
+    let server = Running::start("-t 1");
+    let mut client = server.connect();
+    client.ask("get secret\r\n", "END\r\n");
+    let stats: HashMap<String, String> = stats(&mut client, "hotkeys").into_iter().collect();
+    assert_eq!(stats["hot_keys"], "hashed");
+    let hash = &stats["read:1:key"];
+    assert!(hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+    assert!(stats.values().all(|value| value != "secret"));
+    let server = Running::start("-t 1 --hot-keys off");
+    server.connect().ask("get secret\r\nstats hotkeys\r\n", "END\r\nSTAT hot_keys off\r\nEND\r\n");
+}
+
 #[test]
 fn evictions_are_counted_and_watched() {
     let server = Running::start("-t 1 -m 8");

@@ -42,7 +42,7 @@ impl Executor<'_> {
             Ok(_) => Err(CountError::NotANumber),
             Err(full) => Err(full.into()),
         };
-        self.count_arithmetic(direction, counted);
+        self.record_arithmetic(request.key, direction, counted);
         if self.is_observed && is_created && outcome == Ok(Ending::Done) {
             self.observe_initial(session, request.key, number, flags.vivify.unwrap_or(0).into());
         }

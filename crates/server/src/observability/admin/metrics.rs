@@ -7,6 +7,7 @@
 mod text;
 
 use super::Panel;
+use crate::observability::hot_keys::{self, HotKey, Report};
 use crate::observability::latency::Kind as CommandKind;
 use crate::options::PROTOCOL_VERSION;
 use crate::process::resources;
@@ -40,6 +41,7 @@ pub(super) fn text(panel: &Panel, format: Format) -> String {
     for (name, help, value) in panel.shared.counters.since_start().each() {
         text.counter(&format!("{}_total", base_name(name)), help, value);
     }
+    hot_keys(panel, &mut text);
     resizes(panel, &mut text);
     locks(&mut text);
     latencies(panel, &mut text);
@@ -223,6 +225,27 @@ fn sweeps(panel: &Panel, text: &mut Text) {
     );
     text.counter("lru_crawler_starts_total", "Background passes that examined items.", sweeps.passes);
     text.counter("crawler_items_checked_total", "Items examined in the background.", sweeps.crawled);
+}
+
+/// The most used keys, by rank. Keys come and go, so a label with their hashes would have any
+/// number of values over time.
+fn hot_keys(panel: &Panel, text: &mut Text) {
+    let reports = hot_keys::Kind::ALL.map(|kind| (kind.name(), panel.hot_keys(kind)));
+    let mut family = |name: &str, help: &str, value: &dyn Fn(&Report, &HotKey) -> f64| {
+        text.head(name, Kind::Gauge, help);
+        for (kind, report) in &reports {
+            for (rank, key) in report.iter().flat_map(|report| (1..).zip(&report.keys)) {
+                let report = report.as_ref().expect("it has this key");
+                text.sample(name, format_args!("kind=\"{kind}\",rank=\"{rank}\""), value(report, key));
+            }
+        }
+    };
+    let help = "How often one of the most used keys was used in a second of the last minute.";
+    family("hot_key_rate", help, &|report, key| report.per_second(key.events));
+    let help = "Bytes of the values of one of the most used keys, in a second of the last minute.";
+    family("hot_key_rate_bytes", help, &|report, key| report.per_second(key.bytes));
+    let help = "The share that one of the most used keys had in the last minute, from 0 to 1.";
+    family("hot_key_share", help, &|report, key| report.share(key));
 }
 
 /// Examines only a few buckets. Metrics that need all buckets are as old as the last survey.

@@ -1,6 +1,7 @@
 //! `/stats.json`: the data of the status page.
 
 use super::Panel;
+use crate::observability::hot_keys::{self, HotKey};
 use crate::observability::latency::Kind;
 use serde_json::{Value, json};
 use std::mem;
@@ -90,6 +91,7 @@ pub(super) fn json(panel: &Panel) -> Value {
             "parts": panel.memory().map(|memory| memory.parts()),
         },
         "counters": counters,
+        "hot_keys": hot_keys(panel),
         "latencies": latencies(panel),
         "table": table(panel),
         "history": history(panel),
@@ -104,6 +106,19 @@ fn latencies(panel: &Panel) -> Value {
         times.occupied().map(|(bound, count)| json!([bound, count])).collect()
     };
     Kind::ALL.iter().map(|kind| (kind.name().to_owned(), Value::from(buckets(*kind)))).collect()
+}
+
+/// For each kind of use, the most used keys: name, uses per second, bytes per second and share of
+/// all uses.
+fn hot_keys(panel: &Panel) -> Value {
+    let keys = |kind| -> Option<Vec<Value>> {
+        let report = panel.hot_keys(kind)?;
+        let key = |key: &HotKey| {
+            json!([key.name, report.per_second(key.events), report.per_second(key.bytes), report.share(key)])
+        };
+        Some(report.keys.iter().map(key).collect())
+    };
+    hot_keys::Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(keys(*kind)))).collect()
 }
 
 fn table(panel: &Panel) -> Value {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The workbench with its competitors in C and C++: tests their adapters against std's map, and runs
 # every workload once. The same for Segcache. Tests the counters of lock contention in all crates. Compares the server with
-# memcached. Installs the competitors from Debian's packages if they are missing. Downloads the headers of Boost
+# memcached, and runs the mirror between the two. Installs the competitors from Debian's packages if they are missing. Downloads the headers of Boost
 # from Debian 13, because those of Debian 12 are too old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -48,3 +48,28 @@ output=$("$program" resize --table mutex,relativist --resizer --readers 1 --entr
 for lock in mutex map_resizer; do
   grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
 done
+
+# The mirror between memcached and the server, under load: there are no differences.
+sockets=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$sockets"' EXIT
+exists() {
+  for _ in $(seq 400); do
+    [ ! -S "$sockets/$1" ] || return 0
+    sleep 0.05
+  done
+  echo "competitors: $1 does not listen" >&2
+  return 1
+}
+memcached -u "$(id -un)" -s "$sockets/memcached" &
+"${program%/*}/relativistd" -u "$(id -un)" -p 0 -s "$sockets/relativistd" &
+exists memcached
+exists relativistd
+"$program" mirror --listen "unix:$sockets/mirror" --memcached "unix:$sockets/memcached" --relativistd "unix:$sockets/relativistd" >"$sockets/report" 2>&1 &
+mirror=$!
+exists mirror
+for protocol in classic meta; do
+  "$program" load --server "unix:$sockets/mirror" --protocol $protocol --sets 30 --clients 4 --items 500 --rounds 1 --seconds 0.5 >/dev/null 2>&1
+done
+kill -INT "$mirror"
+wait "$mirror" || { cat "$sockets/report" >&2; exit 1; }
+grep -E "^\| agree +\| +[1-9]" "$sockets/report"

@@ -57,14 +57,32 @@ pub const MAX_DEFERRED_BYTES: usize = 16 << 20;
 /// assert_eq!(Arc::strong_count(&shared), 1);
 /// ```
 pub fn defer<F: FnOnce() + Send + 'static>(function: F) {
+    let (data, call) = raw_call(function);
+    // SAFETY: `F: Send + 'static` may be called on any thread at any time, and `call` calls it
+    // once.
+    unsafe { defer_raw(data, size_of::<F>(), call) };
+}
+
+/// The arguments of `defer_raw` that are not the size.
+type RawDeferred = (NonNull<()>, unsafe fn(NonNull<()>));
+
+/// Converts a closure to a function that calls it, for one call.
+pub(crate) fn raw_call<F: FnOnce()>(function: F) -> RawDeferred {
     unsafe fn call<F: FnOnce()>(data: NonNull<()>) {
         // SAFETY: `data` is the box leaked below, and this is the only call.
         unsafe { Box::from_raw(data.cast::<F>().as_ptr())() };
     }
-    let data = NonNull::from(Box::leak(Box::new(function))).cast();
-    // SAFETY: `F: Send + 'static` may be called on any thread at any time, and `call` calls it
-    // once.
-    unsafe { defer_raw(data, size_of::<F>(), call::<F>) };
+    (NonNull::from(Box::leak(Box::new(function))).cast(), call::<F>)
+}
+
+/// Returns a function that makes `object`, which came from `Box::into_raw`, a box again and drops
+/// it.
+pub(crate) fn raw_free<T>(object: NonNull<T>) -> RawDeferred {
+    unsafe fn free<T>(data: NonNull<()>) {
+        // SAFETY: `data` came from a box, this is the only call, and all its readers have left.
+        drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
+    }
+    (object.cast(), free::<T>)
 }
 
 /// Drops the box after a grace period. [`defer`] describes when and on which thread, and the
@@ -92,12 +110,9 @@ pub fn defer_drop<T: Send + 'static>(object: Box<T>) {
 /// `object` came from `Box::into_raw`, no other code will free it, no new reader can find it, and
 /// `T` may be dropped on any thread at any later time.
 pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
-    unsafe fn free<T>(data: NonNull<()>) {
-        // SAFETY: `data` came from a box, this is the only call, and all its readers have left.
-        drop(unsafe { Box::from_raw(data.cast::<T>().as_ptr()) });
-    }
+    let (data, free) = raw_free(object);
     // SAFETY: guaranteed by the caller; `free` drops it once.
-    unsafe { defer_raw(object.cast(), size_of::<T>(), free::<T>) };
+    unsafe { defer_raw(data, size_of::<T>(), free) };
 }
 
 /// Calls `reclaim(data)` after a grace period. Allocates a chunk of the queue, 6 KiB, for every 255
@@ -200,7 +215,7 @@ pub fn barrier() {
     for (queue, end) in ends {
         let mut backoff = Backoff::new();
         while !queue.is_drained_to(end) {
-            queue.drain(&marked);
+            queue.drain(domain(), &marked);
             assert!(
                 !is_reading(),
                 "a deferred function has left a read section open on this thread, for which relativist_rcu::barrier would wait for ever"
@@ -216,7 +231,7 @@ pub(crate) fn reclaim(slot: &Slot) {
     // A deferred function has called this by deferring another one. The outer call continues the
     // work.
     let Some(marked) = Reclaiming::mark() else { return };
-    slot.queue.drain(&marked);
+    slot.queue.drain(domain(), &marked);
     let mut backoff = Backoff::new();
     while over_bounds(&slot.queue) && UNBOUNDED.with(Cell::get) == 0 {
         // A deferred function may have left a section open on this thread. The thread would then
@@ -225,7 +240,7 @@ pub(crate) fn reclaim(slot: &Slot) {
             break;
         }
         backoff.wait();
-        slot.queue.drain(&marked);
+        slot.queue.drain(domain(), &marked);
     }
     slot.queue.set_due();
 }

@@ -50,6 +50,41 @@
 //! once, and releases the flag. Waiters poll in a loop with growing pauses, so a stalled reader
 //! does not keep any waiter from noticing that *its* grace period is over.
 //!
+//! # Private domains
+//!
+//! A [`Domain`](crate::Domain) has a counter, a driver and readers of its own, and the same
+//! algorithm. What differs is what has a slot: here, each *guard*. So a guard may go to another
+//! thread, and a thread that has two guards is in two sections.
+//!
+//! **Slots without a read-modify-write.** The slots are in *stripes* (`stripes.rs`). A stripe
+//! belongs to the thread with its index, and only that thread takes free slots of it. Only the
+//! holder of a guard frees its slot. So each change of a slot has one thread that may make it: from
+//! 0 to a number the owner of the stripe, from a number to 0 the holder. The owner loads 0 with
+//! Acquire before it takes a slot, and so sees the end of the section before (case 2 above), even
+//! if another thread has ended that. The owner of an index changes when threads exit; the registry
+//! orders that (R7). A thread remembers the slot that it took last. It forgets it when it gives its
+//! index back.
+//!
+//! **What a guard protects borrows the guard, and the guard borrows the domain.** So the drop of a
+//! domain, which needs it exclusively, comes after the last use of everything that its sections
+//! protected, and may run all deferred functions at once. This holds for leaked guards as well. A
+//! leaked guard's section never ends, but its lifetime does, and with it those of all references
+//! that it protects. As long as the domain lives, the open section keeps deferred functions from
+//! running; when it is dropped, no reference is left.
+//!
+//! **No background thread.** A background thread would have to be stopped before what it may drop
+//! is gone, and a leaked domain could not stop it. So deferred functions run on threads that have a
+//! reference to the domain, or own it. Therefore a data structure that owns a domain can have
+//! values with borrows: the values live at least as long as the structure, and all destructors run
+//! while a thread uses or drops the structure. If the structure is leaked, they never run.
+//!
+//! **No wait that was not asked for.** In the domain of the process, a thread that defers too much
+//! waits until it is outside of sections, and then waits for readers (R5). Here a guard that the
+//! thread itself has, or that a task has that the same executor would have to continue, may keep
+//! the section open, and the domain cannot know. So deferring never waits, and the backlog is
+//! bounded only by what was deferred since the oldest open section began (D4). The caller decides
+//! what to do then.
+//!
 //! # Types
 //!
 //! The table lists which types can be sent to other threads or shared with them, and their variance
@@ -58,6 +93,7 @@
 //! | type | `Send` if | `Sync` if | variance | `RefUnwindSafe` if |
 //! |---|---|---|---|---|
 //! | [`Guard`](crate::Guard) | never: the section is its thread's | never | | always (R9) |
+//! | [`DomainGuard`](crate::DomainGuard) | always: the section is the guard's | always | covariant in its lifetime | always |
 //! | [`Published<T>`](crate::Published) | `T: Send` | `T: Sync`; publishing also needs `T: Send + 'static` | invariant: `publish` takes `&self` | `T: RefUnwindSafe` |
 //! | all others | always | always | | always |
 //!
@@ -105,3 +141,22 @@
 //! * **R11 Allocators.** A global allocator may use all of RCU that does not wait. It may also
 //!   defer: RCU's own allocations for a thread and for its queue may call RCU again, without
 //!   endless recursion. (A global allocator must not update maps: they allocate under locks.)
+//!
+//! Private domains:
+//!
+//! * **D1 Sections belong to guards.** R1 and R3 hold for the sections of a domain, on whatever
+//!   threads their guards begin, are, and end. Ending one is wait-free. So is beginning one, except
+//!   that it may allocate.
+//! * **D2 Domains are independent.** A section, a wait or a backlog of one domain delays nothing in
+//!   another one, nor in the domain of the process.
+//! * **D3 Deferred functions run on the threads that use the domain.** They run after a grace
+//!   period, when a thread has deferred a batch (1024 functions or 1 MiB), reclaims, calls
+//!   [`barrier`](crate::Domain::barrier), or drops the domain. A batch also runs functions that
+//!   other threads have left. No thread outside of the domain ever runs one.
+//! * **D4 Nothing waits without being asked.** Entering, leaving, deferring, reclaiming and
+//!   dropping wait for no reader. Each thread has at most a few batches pending, plus what was
+//!   deferred since the oldest open section began.
+//! * **D5 Dropping a domain runs all its functions,** on the thread that drops it.
+//! * **D6 Leaks are sound.** A leaked guard keeps its section open until the domain is dropped. A
+//!   leaked domain runs no more functions.
+//! * **D7 Panics and allocators.** R9 and R11 hold.

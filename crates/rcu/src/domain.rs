@@ -1,9 +1,8 @@
-//! The process-wide domain: the grace-period counter, and the driver of grace periods.
-//! [`crate::design`] explains why it is correct.
+//! Grace periods: their counter, and their driver. [`crate::design`] explains why this is correct.
 
 use crate::barrier::{Barrier, choose, heavy};
 use crate::contention::Site;
-use crate::registry::{Registry, Slot};
+use crate::registry::Registry;
 use crate::sync::atomic::{
     AtomicBool, AtomicU64, Ordering,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -11,17 +10,29 @@ use crate::sync::atomic::{
 use crate::sync::{Cell, const_fn, global};
 
 global! {
-    /// The one domain of this process.
-    fn domain() -> Domain = Domain::new();
+    /// The domain of the process.
+    fn domain() -> GracePeriods<Registry> = GracePeriods::new(GracePeriods::<Registry>::UNCHOSEN, Registry::new());
 }
 
 static DRIVER: Site = Site::new("rcu_driver");
 
-/// The state behind every function of this crate.
-pub(crate) struct Domain {
-    /// Counts grace periods in steps of [`Domain::STEP`]; the lowest bit shows whether readers have
-    /// to fence ([`Domain::FENCED`]). [`Domain::UNCHOSEN`] before the first use; after it never
-    /// [`Slot::OUTSIDE`] or [`Slot::OUTSIDE_FENCED`].
+/// The counter grows by this with each grace period.
+pub(crate) const STEP: u64 = 2;
+/// The bit of the counter that shows whether readers have to fence.
+const FENCED: u64 = 1;
+
+/// The readers for which grace periods wait.
+pub(crate) trait Readers {
+    /// Returns whether any section is open that has stored a number below `number`.
+    fn has_reader_before(&self, number: u64) -> bool;
+}
+
+/// The state of a domain: grace periods, and the readers for which they wait.
+pub(crate) struct GracePeriods<R> {
+    /// Counts grace periods in steps of [`STEP`]; the lowest bit is [`FENCED`].
+    /// [`GracePeriods::UNCHOSEN`] before the first use; after it never
+    /// [`Slot::OUTSIDE`](crate::registry::Slot::OUTSIDE) or
+    /// [`Slot::OUTSIDE_FENCED`](crate::registry::Slot::OUTSIDE_FENCED).
     counter: Line<AtomicU64>,
     /// The latest grace period that has ended.
     completed: AtomicU64,
@@ -30,7 +41,7 @@ pub(crate) struct Domain {
     driving: AtomicBool,
     /// The grace period in progress; 0 for none.
     scanning: Cell<u64>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: R,
 }
 
 /// The counter has its own cache line, because each reader loads it on entry.
@@ -40,25 +51,25 @@ struct Line<T>(T);
 // SAFETY: `scanning` is accessed only by the holder of `driving`, which is taken with Acquire and
 // released with Release (or reset in the single-threaded child of a fork). Everything else is
 // atomic.
-unsafe impl Sync for Domain {}
+unsafe impl<R: Sync> Sync for GracePeriods<R> {}
 
-impl Domain {
-    pub(crate) const STEP: u64 = 2;
-    const FENCED: u64 = 1;
+impl<R> GracePeriods<R> {
     const UNCHOSEN: u64 = 0;
 
     const_fn! {
-        fn new() -> Self {
+        fn new(counter: u64, registry: R) -> Self {
             Self {
-                counter: Line(AtomicU64::new(Domain::UNCHOSEN)),
+                counter: Line(AtomicU64::new(counter)),
                 completed: AtomicU64::new(0),
                 driving: AtomicBool::new(false),
                 scanning: Cell::new(0),
-                registry: Registry::new(),
+                registry,
             }
         }
     }
+}
 
+impl GracePeriods<Registry> {
     /// Chooses the barrier and prepares for `fork`, before the first reader enters. Later calls do
     /// nothing. Takes no lock, which a fork could leave locked.
     pub(crate) fn initialize(&self, barrier: impl FnOnce() -> Barrier) {
@@ -72,8 +83,8 @@ impl Domain {
         // child.
         crate::fork::install();
         let first = match barrier() {
-            Barrier::Membarrier => Self::STEP,
-            Barrier::Fence => Self::STEP | Self::FENCED,
+            Barrier::Membarrier => STEP,
+            Barrier::Fence => STEP | FENCED,
         };
         // If several threads choose, one choice is stored. Release: as above. Acquire, if another
         // thread was first: as above.
@@ -91,8 +102,17 @@ impl Domain {
         if self.fenced(Relaxed) { Barrier::Fence } else { Barrier::Membarrier }
     }
 
+    /// Returns the state of a private domain, which uses the same barrier as this one.
+    pub(crate) fn private<R>(&self, readers: R) -> GracePeriods<R> {
+        self.initialize_by_default();
+        // Relaxed: see `barrier`.
+        GracePeriods::new(STEP | u64::from(self.fenced(Relaxed)), readers)
+    }
+}
+
+impl<R: Readers> GracePeriods<R> {
     pub(crate) fn fenced(&self, order: Ordering) -> bool {
-        self.counter.0.load(order) & Self::FENCED != 0
+        self.counter.0.load(order) & FENCED != 0
     }
 
     /// Returns the number that a reader stores on entry.
@@ -110,7 +130,7 @@ impl Domain {
     /// Returns the number of grace periods that have begun.
     pub(crate) fn begun(&self) -> u64 {
         // Relaxed: a statistic.
-        (self.counter.0.load(Relaxed) / Self::STEP).saturating_sub(1)
+        (self.counter.0.load(Relaxed) / STEP).saturating_sub(1)
     }
 
     /// Returns the first grace period that will cover everything that the caller did so far: one
@@ -122,7 +142,7 @@ impl Domain {
         // driver.
         // litmus: ticket, ticket-fence, queue-sealed
         let now = self.counter.0.fetch_add(0, AcqRel);
-        now + Self::STEP
+        now + STEP
     }
 
     /// Returns whether the grace period has ended. If it has not, drives grace periods: takes the
@@ -166,21 +186,14 @@ impl Domain {
         // notice Relaxed here: under loom the fence in `heavy` is an Acquire, and any increment
         // continues the release sequence of `ticket`.
         // litmus: ticket-fence
-        let number = self.counter.0.fetch_add(Self::STEP, AcqRel) + Self::STEP;
+        let number = self.counter.0.fetch_add(STEP, AcqRel) + STEP;
         heavy();
         self.scanning.set(number);
     }
 
     /// Ends the grace period if no reader from before it is left. Called by the driver.
     fn try_complete(&self, number: u64) -> bool {
-        let blocks = |slot: &Slot| {
-            // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
-            // section happens before the end.
-            // litmus: leave, next-section, slot-reused-section
-            let entered = slot.entered.load(Acquire);
-            entered > Slot::OUTSIDE_FENCED && entered < number
-        };
-        if self.registry.iter().any(blocks) {
+        if self.registry.has_reader_before(number) {
             return false;
         }
         self.scanning.set(0);
@@ -190,7 +203,7 @@ impl Domain {
         true
     }
 
-    pub(crate) fn try_drive(&self) -> Option<Driver<'_>> {
+    pub(crate) fn try_drive(&self) -> Option<Driver<'_, R>> {
         // Acquire: pairs with the Release in `Driver::drop`, for `scanning`.
         // litmus: driver
         let free = self.driving.compare_exchange(false, true, Acquire, Relaxed).is_ok();
@@ -209,9 +222,9 @@ impl Domain {
 }
 
 /// The right to drive grace periods.
-pub(crate) struct Driver<'d>(&'d Domain);
+pub(crate) struct Driver<'d, R>(&'d GracePeriods<R>);
 
-impl Drop for Driver<'_> {
+impl<R> Drop for Driver<'_, R> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `try_drive`.
         // litmus: driver

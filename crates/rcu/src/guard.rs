@@ -10,6 +10,7 @@ use crate::current::{clear_current_slot, current_slot, own_slot, set_current_slo
 use crate::domain::domain;
 use crate::hint::cold_path;
 use crate::registry::{Slot, unregistered};
+use crate::stripes::Recent;
 use crate::sync::atomic::Ordering::{Relaxed, Release};
 use crate::sync::local;
 
@@ -244,6 +245,7 @@ fn give_back(slot: &Slot) {
         slot.nesting.set(slot.nesting.get() | Slot::TRANSIENT);
     } else {
         clear_current_slot();
+        Recent::clear();
         slot.release();
     }
 }

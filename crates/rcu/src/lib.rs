@@ -95,9 +95,9 @@
 //!
 //! * Read sections span blocking calls. A grace period lasts as long as the longest section that
 //!   was running when it began, so such a section stalls reclamation in the whole process. Use
-//!   `Arc` for long-lived references.
-//! * A library must not delay the reclamation of others. There is one domain per process; `seize`
-//!   and `crossbeam-epoch` have separate collectors.
+//!   `Arc` for long-lived references, or a private domain.
+//! * A library must not delay the reclamation of others, or a section spans an `.await`. Use a
+//!   private [`Domain`], whose readers delay no other domain, and whose guards are `Send`.
 //! * The program is written in C: `liburcu` has more flavours (signals, quiescent states).
 
 #[cfg(test)]
@@ -125,9 +125,11 @@ pub mod hint;
 /// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
 pub mod prefetch;
+mod private;
 mod published;
 mod queue;
 mod registry;
+mod stripes;
 mod sync;
 /// Not part of the interface: shared with the other crates.
 #[doc(hidden)]
@@ -144,4 +146,5 @@ pub use defer::{
 };
 pub use grace::{GracePeriod, grace_periods, wait_for_readers};
 pub use guard::{Guard, is_reading, read};
+pub use private::{Domain, DomainGracePeriod, DomainGuard};
 pub use published::Published;

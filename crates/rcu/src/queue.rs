@@ -9,13 +9,13 @@
 //! So each step leaves a consistent state: a chunk has the number of its first entry, links are set
 //! before data that relies on them, and [`Queue::reset_in_child`] resets data that may be torn.
 
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{NonNull, null_mut};
 
 use crate::contention::Site;
 use crate::current::thread_token;
 use crate::defer::Reclaiming;
-use crate::domain::domain;
+use crate::domain::{GracePeriods, Readers};
 use crate::prefetch::prefetch_for_write;
 use crate::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
@@ -221,11 +221,11 @@ impl Queue {
 
     /// Drains the queue if it has urgent entries. Returns whether any of these are left.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
-    pub(crate) fn drain_if_urgent(&self, marked: &Reclaiming) -> bool {
+    pub(crate) fn drain_if_urgent(&self, domain: &GracePeriods<impl Readers>, marked: &Reclaiming) -> bool {
         // Relaxed, both: heuristics.
         let has_urgent = || self.popped.load(Relaxed) < self.urgent.load(Relaxed);
         if has_urgent() {
-            self.drain(marked);
+            self.drain(domain, marked);
         }
         has_urgent()
     }
@@ -258,22 +258,21 @@ impl Queue {
 
     /// Runs the entries whose grace period has passed, and drives grace periods. Returns at once if
     /// another thread drains the queue.
-    pub(crate) fn drain(&self, _marked: &Reclaiming) {
+    pub(crate) fn drain(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) {
         if let Some(consumer) = self.try_lock() {
-            consumer.drain();
+            consumer.drain(domain);
         }
     }
 
     /// Like [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
     /// owner is active and will drain it, with warmer caches. Returns whether any entries are left.
-    #[cfg_attr(relativist_loom, expect(dead_code, reason = "the worker's, of which loom has none"))]
-    pub(crate) fn drain_if_stale(&self, _marked: &Reclaiming) -> bool {
+    pub(crate) fn drain_if_stale(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) -> bool {
         let Some(consumer) = self.try_lock() else {
             return true;
         };
         // Relaxed: only the holder of the lock writes `popped`.
         if self.popped.load(Relaxed) < self.seen.get() {
-            consumer.drain();
+            consumer.drain(domain);
         }
         self.seen.set(self.end());
         self.popped.load(Relaxed) < self.seen.get()
@@ -285,6 +284,23 @@ impl Queue {
         let taken = self.consumer.compare_exchange(Self::FREE, thread_token(), Acquire, Relaxed);
         CONSUMER.count_try(taken.is_ok());
         taken.is_ok().then(|| Consumer(self))
+    }
+
+    /// Runs all entries, and frees the memory of the queue. No reader may be left that could find
+    /// their objects.
+    pub(crate) fn run_all(&mut self) {
+        // Needs no lock, because no other thread has a reference to the queue.
+        let consumer = ManuallyDrop::new(Consumer(self));
+        while let Some(deferred) = consumer.pop(self.end()) {
+            deferred.run();
+        }
+        // Relaxed: no other thread uses it.
+        let last = self.head.swap(null_mut(), Relaxed);
+        if !last.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and all its entries were taken.
+            drop(unsafe { Box::from_raw(last) });
+        }
+        self.tail.set(null_mut());
     }
 
     /// Releases the lock in the child of a fork, where no other thread can drain. At most the entry
@@ -306,13 +322,13 @@ impl Queue {
 struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
-    fn drain(&self) {
+    fn drain(&self, domain: &GracePeriods<impl Readers>) {
         // The first pass is for the entries sealed before, the second for those pushed since. There
         // is no third, so that a function that defers another one does not make this loop endless.
         for _ in 0..2 {
-            let sealed = self.seal();
+            let sealed = self.seal(domain);
             // Relaxed: only the holder of the lock writes it.
-            if self.0.popped.load(Relaxed) == sealed.end || !self.may_run(sealed) {
+            if self.0.popped.load(Relaxed) == sealed.end || !Self::may_run(domain, sealed) {
                 return;
             }
             while let Some(deferred) = self.pop(sealed.end) {
@@ -321,18 +337,18 @@ impl Consumer<'_> {
         }
     }
 
-    fn may_run(&self, sealed: Sealed) -> bool {
-        domain().poll(sealed.ticket)
+    fn may_run(domain: &GracePeriods<impl Readers>, sealed: Sealed) -> bool {
+        domain.poll(sealed.ticket)
     }
 
     /// Returns the entries to wait for: those sealed before if any are left, otherwise all entries.
-    fn seal(&self) -> Sealed {
+    fn seal(&self, domain: &GracePeriods<impl Readers>) -> Sealed {
         // Relaxed: only the holder of the lock writes it.
         if self.0.popped.load(Relaxed) == self.0.sealed.get().end {
             let end = self.0.end();
             // The ticket is drawn after `end` was acquired, so its grace period begins after those
             // entries were pushed.
-            self.0.sealed.set(Sealed { end, ticket: domain().ticket() });
+            self.0.sealed.set(Sealed { end, ticket: domain.ticket() });
         }
         self.0.sealed.get()
     }
@@ -400,6 +416,7 @@ mod tests {
     use relativist_testing::patience;
 
     use super::*;
+    use crate::domain::domain;
     use crate::guard::read;
 
     /// R10: without a tick of the worker, a queue is drained up to its urgent entries, and not
@@ -417,10 +434,10 @@ mod tests {
         let began = Instant::now();
         for urgent in [1, 2] {
             push();
-            assert!(!QUEUE.drain_if_urgent(&marked));
+            assert!(!QUEUE.drain_if_urgent(domain(), &marked));
             assert_eq!(RAN.load(SeqCst), urgent - 1);
             QUEUE.set_urgent();
-            while QUEUE.drain_if_urgent(&marked) {
+            while QUEUE.drain_if_urgent(domain(), &marked) {
                 assert!(began.elapsed() < patience(), "a reader of another test does not leave");
                 std::thread::yield_now();
             }

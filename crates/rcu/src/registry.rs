@@ -7,6 +7,7 @@
 
 use std::ptr::null_mut;
 
+use crate::domain::Readers;
 use crate::queue::Queue;
 use crate::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
@@ -174,6 +175,19 @@ impl Registry {
             next = slot.next.load(Relaxed);
             Some(slot)
         })
+    }
+}
+
+impl Readers for Registry {
+    fn has_reader_before(&self, number: u64) -> bool {
+        let blocks = |slot: &Slot| {
+            // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
+            // section happens before the end of the grace period.
+            // litmus: leave, next-section, slot-reused-section
+            let entered = slot.entered.load(Acquire);
+            entered > Slot::OUTSIDE_FENCED && entered < number
+        };
+        self.iter().any(blocks)
     }
 }
 

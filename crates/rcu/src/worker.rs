@@ -192,7 +192,7 @@ mod background {
         let end = Instant::now() + TICK;
         loop {
             let is_urgent =
-                domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_urgent(marked) | left);
+                domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_urgent(domain(), marked) | left);
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -209,7 +209,7 @@ mod background {
 
     /// Drains all queues, and returns whether any entries are left in them.
     fn sweep(marked: &Reclaiming) -> bool {
-        domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale(marked) | left)
+        domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale(domain(), marked) | left)
     }
 
     fn is_work_left() -> bool {

@@ -12,7 +12,7 @@ mod auto_traits;
 
 use auto_traits::{OnlySend, OnlySync};
 use relativist_rcu::contention::{Attempt, Counts, Site};
-use relativist_rcu::{Barrier, BarrierError, GracePeriod, Guard, Published};
+use relativist_rcu::{Barrier, BarrierError, Domain, DomainGracePeriod, DomainGuard, GracePeriod, Guard, Published};
 use std::cell::Cell;
 
 auto_traits! {
@@ -21,6 +21,11 @@ auto_traits! {
     GracePeriod => + + + +,
     Barrier => + + + +,
     BarrierError => + + + +,
+
+    // A section of a private domain belongs to its guard.
+    Domain => + + + +,
+    DomainGuard<'static> => + + + +,
+    DomainGracePeriod<'static> => + + + +,
 
     // As `Box<T>`: a thread that shares it reads the value, and the thread that drops it drops the
     // value. `publish` has further bounds.
@@ -33,4 +38,10 @@ auto_traits! {
     Site => + + + +,
     Counts => + + + +,
     Attempt => + + + +,
+}
+
+/// A guard borrows its domain for as long as it lives, and no longer than that is needed.
+#[allow(dead_code)]
+fn guards_are_covariant<'short, 'long: 'short>(guard: DomainGuard<'long>) -> DomainGuard<'short> {
+    guard
 }

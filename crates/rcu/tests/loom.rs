@@ -18,7 +18,7 @@ use loom::thread;
 use std::ptr::NonNull;
 
 use relativist_rcu::{
-    GracePeriod, Published, barrier, defer, defer_raw, grace_periods, is_reading, read, wait_for_readers,
+    Domain, GracePeriod, Published, barrier, defer, defer_raw, grace_periods, is_reading, read, wait_for_readers,
 };
 
 const LIVE: u32 = 1;
@@ -291,5 +291,132 @@ fn barrier_waits_for_the_last_instruction() {
         barrier();
         assert_eq!(done.load(Relaxed), 2);
         drainer.join().unwrap();
+    });
+}
+
+/// A private domain and what it protects.
+struct Private {
+    domain: Domain,
+    pair: Arc<Pair>,
+}
+
+impl Private {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { domain: Domain::new(), pair: Pair::new() })
+    }
+
+    /// Performs a whole section.
+    fn look(&self) {
+        let guard = self.domain.read();
+        self.pair.objects[self.pair.current.load(Acquire)].check();
+        drop(guard);
+    }
+
+    fn defer_reclaim(&self) {
+        unsafe fn reclaim(pair: NonNull<()>) {
+            // SAFETY: the model keeps the pair as long as the domain.
+            unsafe { pair.cast::<Pair>().as_ref() }.objects[0].reclaim();
+        }
+        // SAFETY: `reclaim` may be called once, by any thread.
+        unsafe { self.domain.defer_raw(NonNull::from(&*self.pair).cast(), 0, reclaim) };
+    }
+}
+
+/// D1: a reader sees the old or the new object, neither reclaimed. The reader gets its stripe while
+/// the writer waits, and enters a second section by the fast path.
+#[test]
+fn private_publish_and_read() {
+    explore(4, || {
+        let shared = Private::new();
+        let reader = spawn(&shared, |shared| {
+            shared.look();
+            shared.look();
+        });
+        shared.pair.unlink();
+        shared.domain.wait_for_readers();
+        shared.pair.objects[0].reclaim();
+        reader.join().unwrap();
+    });
+}
+
+/// D1: two guards of a thread at a time, in two blocks of slots; the first is dropped first.
+#[test]
+fn private_two_guards() {
+    explore(3, || {
+        let shared = Private::new();
+        let reader = spawn(&shared, |shared| {
+            let first = shared.domain.read();
+            let second = shared.domain.read();
+            drop(first);
+            shared.pair.objects[shared.pair.current.load(Acquire)].check();
+            drop(second);
+        });
+        shared.pair.unlink();
+        shared.domain.wait_for_readers();
+        shared.pair.objects[0].reclaim();
+        reader.join().unwrap();
+    });
+}
+
+/// D1: another thread ends the section, while its slot's owner may take the slot again.
+#[test]
+fn private_guard_migrates() {
+    explore(3, || {
+        let shared = Private::new();
+        let guard = shared.domain.read();
+        let found = shared.pair.current.load(Acquire);
+        // SAFETY: `shared` lives until the thread has been joined.
+        let guard: relativist_rcu::DomainGuard<'static> = unsafe { std::mem::transmute(guard) };
+        let dropper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.pair.objects[found].check();
+                drop(guard);
+            })
+        };
+        let writer = spawn(&shared, |shared| {
+            shared.pair.unlink();
+            shared.domain.wait_for_readers();
+            shared.pair.objects[0].reclaim();
+        });
+        shared.look();
+        dropper.join().unwrap();
+        writer.join().unwrap();
+    });
+}
+
+/// D3: what one thread defers, another runs, after a grace period that began after the object was
+/// unlinked.
+#[test]
+fn private_defer_for_another_to_drain() {
+    explore(2, || {
+        let shared = Private::new();
+        let drainer = spawn(&shared, |shared| {
+            shared.domain.reclaim();
+        });
+        let reader = spawn(&shared, |shared| shared.look());
+        shared.pair.unlink();
+        shared.defer_reclaim();
+        shared.domain.reclaim();
+        drainer.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// D5: the thread that drops the domain runs what others have deferred, after what they did.
+#[test]
+fn private_drop_runs_all() {
+    explore(4, || {
+        let shared = Private::new();
+        let reader = spawn(&shared, |shared| {
+            shared.look();
+            shared.pair.unlink();
+            shared.defer_reclaim();
+        });
+        shared.look();
+        reader.join().unwrap();
+        let Ok(Private { domain, pair }) = Arc::try_unwrap(shared).map_err(|_| ()) else { panic!("shared") };
+        drop(domain);
+        assert!(pair.objects[0].is_reclaimed());
     });
 }

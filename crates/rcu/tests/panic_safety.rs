@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use relativist_rcu::contention::Site;
 use relativist_rcu::{
-    Published, barrier, defer, defer_drop, defer_raw, is_reading, read, wait_for_readers, without_reclaiming,
+    Domain, Published, barrier, defer, defer_drop, defer_raw, is_reading, read, wait_for_readers, without_reclaiming,
     without_waiting,
 };
 use support::must_end;
@@ -77,6 +77,19 @@ fn defer_twice() {
     });
 }
 
+/// Like `defer_twice`, in a private domain.
+fn defer_in(domain: &Arc<Domain>) {
+    let (object, again) = (Object::new(), Arc::downgrade(domain));
+    domain.defer(move || {
+        tick();
+        if let Some(domain) = again.upgrade() {
+            let other = Object::new();
+            domain.defer(move || drop(other));
+        }
+        drop(object);
+    });
+}
+
 unsafe fn reclaim(object: NonNull<()>) {
     // SAFETY: the object comes from a box.
     drop(unsafe { Box::from_raw(object.cast::<Object>().as_ptr()) });
@@ -85,7 +98,7 @@ unsafe fn reclaim(object: NonNull<()>) {
 
 /// The name before a comma is the exported item that an operation covers. Each may run deferred
 /// functions itself.
-const OPERATIONS: [(&str, fn()); 12] = [
+const OPERATIONS: [(&str, fn()); 15] = [
     ("read", || {
         let (_outer, _inner) = (read(), read());
         defer_twice();
@@ -143,6 +156,33 @@ const OPERATIONS: [(&str, fn()); 12] = [
         wait_for_readers();
         tick();
     }),
+    ("Domain", || {
+        let domain = Arc::new(Domain::new());
+        defer_in(&domain);
+        domain.barrier();
+        defer_in(&domain);
+        domain.reclaim();
+        tick();
+        domain.barrier();
+        domain.defer_drop(Box::new(Object::new()));
+    }),
+    ("Domain, many", || {
+        let domain = Domain::new();
+        // Enough that the thread runs deferred functions itself.
+        (0..3000).for_each(|n| {
+            domain.defer(move || {
+                if n % 900 == 0 {
+                    tick()
+                }
+            })
+        });
+    }),
+    ("DomainGuard", || {
+        let domain = Domain::new();
+        let _guards = (domain.read(), domain.read());
+        domain.defer_drop(Box::new(Object::new()));
+        tick();
+    }),
     ("contention", || {
         static SITE: Site = Site::new("panic_safety");
         static MUTEX: Mutex<()> = Mutex::new(());
@@ -156,15 +196,17 @@ const OPERATIONS: [(&str, fn()); 12] = [
 ];
 
 /// Exported items that call no user code.
-const HARMLESS: [&str; 9] = [
+const HARMLESS: [&str; 11] = [
     "Barrier",
     "BarrierError",
+    "DomainGracePeriod",
     "GracePeriod",
     "MAX_DEFERRED",
     "MAX_DEFERRED_BYTES",
     "active_barrier",
     "grace_periods",
     "is_reading",
+    "reclaim_soon",
     "set_barrier",
 ];
 

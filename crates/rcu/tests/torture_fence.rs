@@ -18,3 +18,9 @@ fn fence_holds_under_torture() {
 fn fence_holds_against_lagging_stores() {
     torture::lag::overtake(Barrier::Fence);
 }
+
+/// D1, D3.
+#[test]
+fn fence_holds_for_migrating_guards() {
+    torture::migrating::migrate(Barrier::Fence);
+}

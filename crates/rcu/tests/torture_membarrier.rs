@@ -18,3 +18,9 @@ fn membarrier_holds_under_torture() {
 fn membarrier_holds_against_lagging_stores() {
     torture::lag::overtake(Barrier::Membarrier);
 }
+
+/// D1, D3.
+#[test]
+fn membarrier_holds_for_migrating_guards() {
+    torture::migrating::migrate(Barrier::Membarrier);
+}

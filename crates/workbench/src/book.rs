@@ -9,6 +9,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    in_async_tasks: "docs/src/async.md",
     choosing_a_map: "docs/src/choosing-a-map.md",
     from_other_maps: "docs/src/from-other-maps.md",
     resizing: "docs/src/resizing.md",

@@ -11,6 +11,7 @@
 //! hours after changes to the algorithm, and with `--release`.
 
 pub mod lag;
+pub mod migrating;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

@@ -28,6 +28,8 @@ const BATCH: u64 = 1024;
 /// Measure read sections, waiting for readers and reclamation, against crossbeam-epoch, seize and
 /// liburcu
 ///
+/// relativist-rcu is measured twice: the domain of the process, and a private domain.
+///
 /// Read sections: the time to enter and leave an outermost section, and a section inside another
 /// one, with only a compiler barrier in between. Waiting: the time of wait_for_readers() and of
 /// liburcu's synchronize_rcu(), with no thread in a section, and with a thread on another CPU that
@@ -136,6 +138,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn schemes() -> Vec<Box<dyn Scheme>> {
     vec![
         Box::new(ours::RelativistRcu),
+        Box::new(ours::PrivateDomain::new()),
         Box::new(crossbeam::CrossbeamEpoch),
         Box::new(seize::Seize::new()),
         #[cfg(feature = "liburcu")]

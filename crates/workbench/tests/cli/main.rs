@@ -161,7 +161,7 @@ fn compare_takes_tables_in_groups_when_memory_is_short() {
 
 #[test]
 fn rcu_measures_sections_waits_and_reclamation() {
-    let schemes = if cfg!(feature = "liburcu") { 4 } else { 3 };
+    let schemes = if cfg!(feature = "liburcu") { 5 } else { 4 };
     for barrier in ["membarrier", "fence"] {
         let line =
             format!("rcu --barrier {barrier} --threads 1,2 --rounds 2 --millis 1 --objects 1000 --reclaim-rounds 2");
@@ -170,7 +170,7 @@ fn rcu_measures_sections_waits_and_reclamation() {
         let results = &document["results"];
         assert_eq!(results["sections"].as_array().unwrap().len(), 4);
         check_comparisons(&results["sections"], schemes, 2);
-        check_comparisons(&results["waits"], schemes - 2, 2);
+        check_comparisons(&results["waits"], schemes - 3, 2);
         check_comparisons(&results["reclamation"], schemes, 2);
     }
 }

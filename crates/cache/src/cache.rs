@@ -45,6 +45,7 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::key::HashedKey;
 use crate::item::new::New;
 use crate::memory::allocator::OutOfMemory;
+use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};
 use global_lock::GlobalLock;
 use hash::{KeyHasher, random};
@@ -76,6 +77,7 @@ pub struct Cache {
     hooks: Option<Arc<dyn Hooks>>,
     pub(crate) store: ItemStore,
     hasher: KeyHasher,
+    pub(crate) sizing: Sizing,
     created: u32,
     pub(crate) max_item: usize,
 }
@@ -94,6 +96,7 @@ impl Cache {
             hooks: None,
             store: ItemStore::new(clock, limit)?,
             hasher: KeyHasher::new(),
+            sizing: Sizing::off(),
             created,
             max_item,
         })
@@ -133,6 +136,17 @@ impl Cache {
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn EvictionObserver>) -> Cache {
         Cache { store: ItemStore { observer: Some(observer), ..self.store }, ..self }
+    }
+
+    /// The same cache, which estimates how it would do with other memory limits: see [`sizing`].
+    /// `threads` is the expected number of threads that use the cache; more may. Call this before
+    /// anything is stored, and then call [`advance_sizing`](Self::advance_sizing) about ten times a
+    /// second.
+    ///
+    /// [`sizing`]: crate::sizing
+    #[must_use]
+    pub fn with_sizing(self, threads: usize) -> Cache {
+        Cache { sizing: Sizing::new(threads, self.now(), self.observed(0, 0)), ..self }
     }
 
     /// The same cache, in which only one thread at a time runs a command, for comparisons.
@@ -295,6 +309,30 @@ impl Cache {
             limit: self.store.allocator.limit(),
             sweeps: self.store.allocator.sweeps(),
         }
+    }
+
+    /// Passes what has happened to sampled keys on to the estimates of [`sizing`](Self::sizing).
+    /// The caller counts all `lookups` since the start, and those of them that were misses.
+    pub fn advance_sizing(&self, lookups: u64, misses: u64) {
+        self.sizing.advance(self.now(), self.observed(lookups, misses));
+    }
+
+    fn observed(&self, lookups: u64, misses: u64) -> Observed {
+        let allocator = &self.store.allocator;
+        Observed {
+            lookups,
+            misses,
+            evictions: allocator.sweeps().evictions,
+            item_bytes: allocator.linked() as u64,
+            limit: allocator.limit() as u64,
+            flushed: self.store.flush.state().0,
+        }
+    }
+
+    /// How the cache would do with other memory limits, and its working set, as of the last call of
+    /// [`advance_sizing`](Self::advance_sizing). None without [`with_sizing`](Self::with_sizing).
+    pub fn sizing(&self) -> Option<Report> {
+        self.sizing.report()
     }
 
     /// Adds the memory of some items to `memory`, and returns the cursor to continue from. After

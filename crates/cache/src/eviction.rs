@@ -5,4 +5,5 @@ pub(crate) mod item_store;
 pub(crate) mod observer;
 mod reclaim;
 mod schedule;
+mod store_times;
 mod sweep;

@@ -70,7 +70,8 @@
 //!
 //! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are
 //! alive, and making room), `item` (their layout), `memory` (blocks within the limit). `clock`,
-//! `expiry`, `policy` and `usage` import nothing.
+//! `expiry`, `policy` and `usage` import nothing, and [`sizing`] only `expiry`
+//! and `policy`.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -82,6 +83,7 @@ mod expiry;
 mod item;
 mod memory;
 pub mod policy;
+pub mod sizing;
 mod usage;
 
 #[cfg(feature = "test-hooks")]
@@ -99,7 +101,7 @@ pub use item::value_ref::{ValueRef, ValueSource};
 pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
 pub use relativist::Stats as TableStats;
-pub use usage::{MemoryUse, Sequence, SweepStats, Usage};
+pub use usage::{Ages, MemoryUse, Sequence, SweepStats, Usage};
 
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;

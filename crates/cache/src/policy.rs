@@ -39,7 +39,7 @@
 //! Items that move have 0.52, 0.74 and 0.62 of the bytes that are stored.
 
 /// The number of classes: one for each factor of four of an item's size.
-const CLASSES: usize = 24;
+pub(crate) const CLASSES: usize = 24;
 
 /// The number of queues: two per class, of new items and of protected ones.
 pub const QUEUES: usize = 2 * CLASSES;
@@ -52,8 +52,13 @@ const PROBATION: u64 = 4;
 pub const MAX_VISITS: u8 = 7;
 
 /// The class of items of `size` bytes. Class n has the sizes from 4^n up to 4^(n+1).
-fn class(size: usize) -> usize {
+pub(crate) fn class(size: usize) -> usize {
     (size.max(1).ilog2() / 2) as usize
+}
+
+/// The smallest size of a class.
+pub(crate) fn class_start(class: u32) -> u64 {
+    1 << (2 * class)
 }
 
 /// The queue of items of `size` bytes that have `visits` to their credit.

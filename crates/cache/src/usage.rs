@@ -1,5 +1,6 @@
 //! Statistics of the memory in use, and of making room.
 
+use std::array;
 use std::ops::AddAssign;
 
 /// The position of a cache in the order of its stores.
@@ -118,6 +119,69 @@ pub struct SweepStats {
     pub crawled: u64,
     /// Background passes that examined items.
     pub passes: u64,
+    /// Seconds from the last access to evicted items, or their store, to the eviction, as
+    /// [`Hit::idle`](crate::Hit::idle).
+    pub evicted_idle: Ages,
+    /// Seconds from the store of evicted items to the eviction, up to a sixteenth too few. If the
+    /// cache took an item over from another one, that counts as its store.
+    pub evicted_lifetime: Ages,
+}
+
+/// A histogram of ages in seconds.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ages {
+    counts: [u64; Ages::BOUNDS.len() + 1],
+    sum: u64,
+}
+
+impl Ages {
+    /// The upper bounds of the buckets: from a minute to a month. Higher ages have a bucket, too.
+    pub const BOUNDS: [u32; 10] =
+        [60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600, 30 * 24 * 3600];
+
+    pub(crate) fn note(&mut self, age: u32) {
+        self.counts[Ages::BOUNDS.partition_point(|bound| *bound < age)] += 1;
+        self.sum += u64::from(age);
+    }
+
+    /// The number of ages.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The sum of all ages.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// For each of the [`BOUNDS`](Self::BOUNDS), the number of ages up to it.
+    pub fn cumulative(&self) -> impl Iterator<Item = (u32, u64)> {
+        let sums = self.counts.iter().scan(0, |sum, count| {
+            *sum += count;
+            Some(*sum)
+        });
+        Ages::BOUNDS.into_iter().zip(sums.collect::<Vec<u64>>())
+    }
+
+    /// The least of the [`BOUNDS`](Self::BOUNDS) that this `part` of the ages do not exceed. None
+    /// if there is no such bound, or no age.
+    pub fn quantile(&self, part: f64) -> Option<u32> {
+        let count = self.count() as f64;
+        let reaches = |(bound, below): (u32, u64)| (below as f64 >= part * count).then_some(bound);
+        if count > 0.0 { self.cumulative().find_map(reaches) } else { None }
+    }
+
+    fn since(&self, earlier: &Ages) -> Ages {
+        let counts = array::from_fn(|index| self.counts[index].saturating_sub(earlier.counts[index]));
+        Ages { counts, sum: self.sum.saturating_sub(earlier.sum) }
+    }
+}
+
+impl AddAssign for Ages {
+    fn add_assign(&mut self, other: Ages) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, more)| *count += more);
+        self.sum += other.sum;
+    }
 }
 
 impl SweepStats {
@@ -137,6 +201,8 @@ impl SweepStats {
             expired_unfetched: self.expired_unfetched.saturating_sub(earlier.expired_unfetched),
             crawled: self.crawled.saturating_sub(earlier.crawled),
             passes: self.passes.saturating_sub(earlier.passes),
+            evicted_idle: self.evicted_idle.since(&earlier.evicted_idle),
+            evicted_lifetime: self.evicted_lifetime.since(&earlier.evicted_lifetime),
         }
     }
 }
@@ -145,6 +211,8 @@ impl AddAssign for SweepStats {
     fn add_assign(&mut self, other: SweepStats) {
         if other.evictions > 0 {
             self.evicted_time = other.evicted_time;
+            self.evicted_idle += other.evicted_idle;
+            self.evicted_lifetime += other.evicted_lifetime;
         }
         self.blocks += other.blocks;
         self.evictions += other.evictions;
@@ -156,5 +224,28 @@ impl AddAssign for SweepStats {
         self.expired_unfetched += other.expired_unfetched;
         self.crawled += other.crawled;
         self.passes += other.passes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_counted_by_bounds() {
+        let mut ages = Ages::default();
+        assert_eq!(ages.quantile(0.5), None);
+        [0, 60, 61, 300, 301, u32::MAX].into_iter().for_each(|age| ages.note(age));
+        let below: Vec<u64> = ages.cumulative().map(|(_, count)| count).collect();
+        assert_eq!(below, [2, 4, 5, 5, 5, 5, 5, 5, 5, 5]);
+        assert_eq!((ages.count(), ages.sum()), (6, 722 + u64::from(u32::MAX)));
+        assert_eq!(
+            [0.1, 0.5, 0.6, 0.8, 0.9].map(|part| ages.quantile(part)),
+            [Some(60), Some(300), Some(300), Some(900), None]
+        );
+        let earlier = ages;
+        ages.note(70);
+        let newer = ages.since(&earlier);
+        assert_eq!((newer.count(), newer.sum(), newer.quantile(0.5)), (1, 70, Some(300)));
     }
 }

@@ -52,9 +52,10 @@ pub enum Change<'a> {
     Keep,
     /// Removes the item, if there is one.
     Remove,
-    /// Changes the item, if there is one. It keeps its CAS value and its number. The first expiry
-    /// of an item takes memory, unless the value is [large](crate::LARGE_VALUE) or the cache
-    /// [never evicts](crate::Cache::without_eviction). Other marks take none.
+    /// Changes the item, if there is one; otherwise an access is a miss. The item keeps its CAS
+    /// value and its number. The first expiry of an item takes memory, unless the value is
+    /// [large](crate::LARGE_VALUE) or the cache [never evicts](crate::Cache::without_eviction).
+    /// Other marks take none.
     Mark {
         /// The new expiry.
         expiry: Option<Expiry>,

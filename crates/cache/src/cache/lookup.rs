@@ -3,10 +3,12 @@
 use crate::MAX_BATCH_KEYS;
 use crate::cache::Cache;
 use crate::cache::update::Step;
+use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
 use crate::item::value_ref::ValueSource;
+use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
 use relativist::raw::{Hash, Link};
 use relativist_rcu::Guard;
@@ -23,10 +25,14 @@ impl Cache {
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
-        let Some(item) = self.find(key, &guard) else { return Lookup::Miss };
+        let Some(item) = self.find(key, &guard) else {
+            self.sample(key.hash, &guard, Kind::Miss, None);
+            return Lookup::Miss;
+        };
         if self.store.state(item, now) == Lookup::Hit
             && let Some(hit) = self.access(item, now)
         {
+            self.sample(key.hash, &guard, Kind::Hit, Some(item));
             visit(hit);
             return Lookup::Hit;
         }
@@ -48,8 +54,14 @@ impl Cache {
             let item = self.find(key, &guard);
             let live = item.filter(|&item| self.store.state(item, now) == Lookup::Hit);
             let goes_on = match (live.and_then(|item| self.access(item, now)), item) {
-                (Some(hit), _) => visit(index, Ok(hit)),
-                (None, None) => visit(index, Err(Lookup::Miss)),
+                (Some(hit), _) => {
+                    self.sample(hash, &guard, Kind::Hit, item);
+                    visit(index, Ok(hit))
+                }
+                (None, None) => {
+                    self.sample(hash, &guard, Kind::Miss, None);
+                    visit(index, Err(Lookup::Miss))
+                }
                 (None, Some(_)) => {
                     // At most one bucket's lock is taken in each read section.
                     drop(guard);
@@ -137,12 +149,31 @@ impl Cache {
     pub(crate) fn get_locked(&self, key: HashedKey<'_>, guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
         let ((hit, lookup), ..) = self.change(key, guard, |item, lookup, now| {
             let access = |item| self.access(item, now).expect("a status passes on under the lock, which is held");
-            (Step::Keep, (item.map(access), lookup))
+            (Step::Keep, (item.map(|item| (access(item), item)), lookup))
         });
-        if let Some(hit) = hit {
-            visit(hit);
+        match hit {
+            Some((hit, item)) => {
+                self.sample(key.hash, guard, Kind::Hit, Some(item));
+                visit(hit);
+            }
+            None => self.sample(key.hash, guard, Kind::Miss, None),
         }
         lookup
+    }
+
+    /// Passes on what was done with a key, if it is in the sample of [`sizing`](crate::sizing).
+    #[inline(always)]
+    pub(crate) fn sample(&self, hash: Hash, guard: &Guard, kind: Kind, item: Option<ItemRef<'_>>) {
+        if self.sizing.events.samples(hash.get()) {
+            self.record(hash, guard, kind, item);
+        }
+    }
+
+    #[cold]
+    fn record(&self, hash: Hash, guard: &Guard, kind: Kind, item: Option<ItemRef<'_>>) {
+        let size = item.map_or(0, ItemRef::footprint).try_into().unwrap_or(u32::MAX);
+        let expiry = item.map_or(Expiry::NEVER, ItemRef::expiry);
+        self.sizing.events.record(Event { hash: hash.get(), kind, size, expiry }, guard.thread_index());
     }
 
     /// Prefetches what lookups of these keys read. Returns the keys' hashes.

@@ -12,6 +12,7 @@ use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::Status;
 use crate::item::unlinked::{ItemInit, UnlinkedItem};
 use crate::memory::allocator::{AllocContext, OutOfMemory};
+use crate::sizing::Kind;
 use relativist::raw::Entry;
 use relativist_rcu::Guard;
 
@@ -46,11 +47,13 @@ impl Cache {
             None => self.with_room(|| self.new_item(key, new, b"", AllocContext::NoLock, self.store.clock.now()))?,
         };
         let guard = relativist_rcu::read();
-        let ((is_stored, result), item, now) = self.change(key, &guard, |item, lookup, now| {
+        let ((kind, result), item, now) = self.change(key, &guard, |item, lookup, now| {
             let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
-            (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, (is_permitted, result))
+            let kind = is_permitted.then_some(Kind::Store { replaces: item.is_some() });
+            (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, (kind, result))
         });
-        if let (true, Some(item)) = (is_stored, item) {
+        if let (Some(kind), Some(item)) = (kind, item) {
+            self.sample(key.hash, &guard, kind, Some(item));
             show(self.show(item, now));
         }
         Ok(result)
@@ -69,10 +72,11 @@ impl Cache {
         let (key, mut show) = (self.hashed(key), Some(show));
         self.with_room(|| {
             let guard = relativist_rcu::read();
-            let mut before = None;
+            let (mut before, mut kind) = (None, None);
             let (outcome, item, now) = self.change(key, &guard, |item, lookup, now| {
                 let hit = item.map(|item| item.hit(now));
                 let (change, result) = decide(Present { item: hit, lookup, now });
+                kind = kind_of(&change, item.is_some());
                 match self.step(key, change, item, now) {
                     Ok((step, status)) => {
                         before = status;
@@ -87,6 +91,9 @@ impl Cache {
                 }
             });
             let (result, expiry) = outcome?;
+            if let Some(kind) = kind {
+                self.sample(key.hash, &guard, kind, item);
+            }
             if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
                 // The expiry that this call has set. Other threads may have changed it since the
                 // lock was released.
@@ -262,6 +269,17 @@ impl Cache {
             }
         }
         attempt()
+    }
+}
+
+/// What a change of a key means for [`sizing`](crate::sizing).
+fn kind_of(change: &Change<'_>, is_present: bool) -> Option<Kind> {
+    match change {
+        Change::Keep => None,
+        Change::Remove => Some(Kind::Remove),
+        Change::Put(_) => Some(Kind::Store { replaces: is_present }),
+        Change::Mark { is_access: true, .. } => Some(if is_present { Kind::Hit } else { Kind::Miss }),
+        Change::Mark { expiry, .. } => expiry.map(|_| Kind::Touch),
     }
 }
 

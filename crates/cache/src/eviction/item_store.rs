@@ -4,6 +4,7 @@
 use crate::clock::Clock;
 use crate::eviction::flush::Flush;
 use crate::eviction::observer::EvictionObserver;
+use crate::eviction::store_times::StoreTimes;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::ItemRef;
 use crate::item::status::Marks;
@@ -43,6 +44,7 @@ pub(crate) struct ItemStore {
     /// Notified of evictions.
     pub(crate) observer: Option<Arc<dyn EvictionObserver>>,
     pub(crate) last_number: CachePadded<AtomicU64>,
+    pub(crate) store_times: StoreTimes,
 }
 
 impl ItemStore {
@@ -58,6 +60,7 @@ impl ItemStore {
             flush: Flush::new(),
             observer: None,
             last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
+            store_times: StoreTimes::new(),
         })
     }
 
@@ -74,6 +77,7 @@ impl ItemStore {
     /// The number drawn last.
     pub(crate) fn last_number(&self) -> u64 {
         // Relaxed: whoever needs the very last one has stopped all threads that draw numbers.
+        // Others need one that was the last one a moment ago.
         self.last_number.load(Ordering::Relaxed)
     }
 

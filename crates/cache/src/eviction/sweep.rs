@@ -123,6 +123,7 @@ impl ItemStore {
     /// block because another thread sweeps it, a later call finds it: blocks record when they are
     /// due.
     pub(crate) fn sweep_expired(&self, now: u32) {
+        self.store_times.note(self.last_number(), now);
         let line = self.flush.line();
         let is_due = |block: Block| block.is_due(now, line);
         self.allocator.close_all(is_due);
@@ -245,6 +246,8 @@ impl Sweep<'_> {
         counts.evicted_active += u64::from(item.status().load().heat().1);
         counts.evicted_nonzero += u64::from(hit.expiry != Expiry::NEVER);
         counts.evicted_time = hit.idle;
+        counts.evicted_idle.note(hit.idle);
+        counts.evicted_lifetime.note(store.store_times.age(item.number(), *now, &relativist_rcu::read()));
         if self.is_watched
             && let Some(observer) = &store.observer
         {

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail, ensure};
 use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
+use relativist_cache::sizing::FACTORS;
 use serde::Serialize;
 
 use crate::harness::options::{Output, parse_count, spell};
@@ -80,6 +81,11 @@ pub struct Args {
     /// Policies to compare
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Candidate::value_variants().iter().copied())]
     policies: Vec<Candidate>,
+
+    /// Also report what relativistd estimates for a quarter, half, once, twice and four times each
+    /// size, as its statistics do (stats sizing)
+    #[arg(long)]
+    sizing: bool,
 
     #[command(flatten)]
     #[serde(skip)]
@@ -153,7 +159,7 @@ impl Candidate {
             Self::S3Fifo => Box::new(S3Fifo::new(sizes, capacity)),
             Self::Gdsf => Box::new(Gdsf::new(sizes, capacity)),
             Self::Policy => Box::new(Policy::new(sizes, capacity)),
-            Self::Relativistd => Box::new(Whole::new(sizes, capacity, Ours::new)?),
+            Self::Relativistd => Box::new(Whole::new(sizes, capacity, |plan| Ours::new(plan).map(Ours::with_sizing))?),
             #[cfg(feature = "segcache")]
             Self::SegcacheMerge => Box::new(segcache(Segcache::MERGE)?),
             #[cfg(feature = "segcache")]
@@ -231,6 +237,10 @@ struct Outcome {
     bytes: u64,
     request_miss_ratio: f64,
     byte_miss_ratio: f64,
+    /// The request miss ratios that the cache estimates for a quarter, half, once, twice and four
+    /// times its size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimates: Option<[f64; FACTORS.len()]>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -271,9 +281,10 @@ fn replay(trace: &Trace, policy: Candidate, size: Size, overhead: u64) -> Result
     for setting in 0..policy.settings() {
         match policy.cache(trace, &sizes, bytes, setting) {
             Ok(cache) => {
-                let (request_miss_ratio, byte_miss_ratio) = misses_of(trace, cache);
-                if best.is_none_or(|best| request_miss_ratio < best.request_miss_ratio) {
-                    best = Some(Outcome { policy, size, bytes, request_miss_ratio, byte_miss_ratio });
+                let Misses { requests, bytes: missed_bytes, estimates } = misses_of(trace, cache);
+                if best.is_none_or(|best| requests < best.request_miss_ratio) {
+                    let (request_miss_ratio, byte_miss_ratio) = (requests, missed_bytes);
+                    best = Some(Outcome { policy, size, bytes, request_miss_ratio, byte_miss_ratio, estimates });
                 }
             }
             Err(error) => refusal = Some(error),
@@ -286,8 +297,15 @@ fn replay(trace: &Trace, policy: Candidate, size: Size, overhead: u64) -> Result
     }
 }
 
-/// Returns the shares of requests and of bytes that miss.
-fn misses_of(trace: &Trace, mut cache: Box<dyn Cache + '_>) -> (f64, f64) {
+/// The shares of requests and of bytes that miss, and those of requests that a cache of another
+/// size would miss.
+struct Misses {
+    requests: f64,
+    bytes: f64,
+    estimates: Option<[f64; FACTORS.len()]>,
+}
+
+fn misses_of(trace: &Trace, mut cache: Box<dyn Cache + '_>) -> Misses {
     let (mut misses, mut missed_bytes, mut all_bytes) = (0_u64, 0, 0);
     for &object in &trace.requests {
         let size = trace.sizes[object as usize];
@@ -297,7 +315,9 @@ fn misses_of(trace: &Trace, mut cache: Box<dyn Cache + '_>) -> (f64, f64) {
             missed_bytes += size;
         }
     }
-    (misses as f64 / trace.requests.len() as f64, missed_bytes as f64 / all_bytes.max(1) as f64)
+    let requests = trace.requests.len() as f64;
+    let estimates = cache.estimated_misses().map(|estimates| estimates.map(|misses| misses / requests));
+    Misses { requests: misses as f64 / requests, bytes: missed_bytes as f64 / all_bytes.max(1) as f64, estimates }
 }
 
 fn overview(args: &Args, results: &Results) -> String {
@@ -309,7 +329,21 @@ fn overview(args: &Args, results: &Results) -> String {
         [spell(&outcomes[0].policy)].into_iter().chain(outcomes.iter().map(cell)).collect()
     });
     let Results { requests, objects, unique_bytes, .. } = results;
-    format!("{requests} requests for {objects} objects of {unique_bytes} bytes\n\n{}", table(&header, rows))
+    let misses = table(&header, rows);
+    let estimates = if args.sizing { estimates(results) } else { String::new() };
+    format!("{requests} requests for {objects} objects of {unique_bytes} bytes\n\n{misses}{estimates}")
+}
+
+/// What the caches estimate for other sizes.
+fn estimates(results: &Results) -> String {
+    let header: Vec<String> = FACTORS.iter().map(|factor| format!("times {factor}")).collect();
+    let header: Vec<&str> =
+        ["estimated misses of requests"].into_iter().chain(header.iter().map(String::as_str)).collect();
+    let rows = results.outcomes.iter().filter_map(|outcome| {
+        let cells = outcome.estimates?.map(|ratio| format!("{ratio:.4}"));
+        Some([format!("{}, {}", spell(&outcome.policy), outcome.size)].into_iter().chain(cells).collect())
+    });
+    format!("\n{}", table(&header, rows))
 }
 
 #[cfg(test)]
@@ -416,6 +450,20 @@ mod tests {
             let of = |policy| replay(&trace, policy, Size::Percent(10.0), 0).unwrap().request_miss_ratio;
             assert_eq!(policies.map(|policy| (of(policy) * 40_000.0).round() as u32), expected, "{kind:?}");
         }
+    }
+
+    /// The cache's estimates for its own size and for other sizes are near to replays.
+    #[test]
+    fn the_cache_estimates_other_sizes() {
+        let trace = generate(Kind::Etc, 40_000, 1);
+        let replay = |policy, bytes| replay(&trace, policy, Size::Bytes(bytes), 0).unwrap();
+        let estimates = replay(Candidate::Relativistd, 8 << 20).estimates.expect("it estimates");
+        for (estimated, bytes) in estimates.into_iter().zip([2 << 20, 4 << 20, 8 << 20]) {
+            let real = replay(Candidate::Relativistd, bytes).request_miss_ratio;
+            assert!((estimated - real).abs() < 0.03, "{bytes} bytes: {estimated}, really {real}");
+        }
+        assert!(estimates.is_sorted_by(|one, other| one >= other), "{estimates:?}");
+        assert_eq!(replay(Candidate::Lru, 8 << 20).estimates, None);
     }
 
     /// Knowing the later requests is better than not knowing them: by requests if sizes are

@@ -5,12 +5,20 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use relativist_cache::sizing::FACTORS;
+
 use super::list::{Links, List};
 
 /// A cache that stores each requested object that it does not have.
 pub trait Cache {
     /// Requests `object`. Returns whether it was in the cache.
     fn request(&mut self, object: u32) -> bool;
+
+    /// Returns how many of the requests would have missed in a quarter, half, once, twice and four
+    /// times the memory, if the cache estimates that.
+    fn estimated_misses(&self) -> Option<[f64; FACTORS.len()]> {
+        None
+    }
 }
 
 /// LRU, as in the memcached of the ATC 2011 paper. If hits do not move objects, it is FIFO.

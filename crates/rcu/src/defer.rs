@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use crate::current::own_slot;
 use crate::domain::domain;
 use crate::guard::{is_reading, read};
 use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
@@ -243,6 +244,18 @@ pub(crate) fn reclaim(slot: &Slot) {
         slot.queue.drain(domain(), &marked);
     }
     slot.queue.set_due();
+}
+
+/// Runs those of the calling thread's deferred functions that are due if there is at least a batch,
+/// and the thread is not in a section. Does not wait for readers.
+pub(crate) fn drain_own(marked: &Reclaiming) {
+    // Models of loom never defer a batch, and each load makes them longer.
+    if cfg!(relativist_loom) {
+        return;
+    }
+    if let Some(slot) = own_slot().filter(|slot| !slot.is_reading() && slot.queue.pending().0 >= BATCH) {
+        slot.queue.drain(domain(), marked);
+    }
 }
 
 /// Returns whether the owner has to wait. It checks again only after one batch, and must not exceed

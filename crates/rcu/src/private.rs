@@ -4,7 +4,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use crate::barrier::light;
-use crate::defer::{Reclaiming, raw_call, raw_free};
+use crate::defer::{Reclaiming, drain_own, raw_call, raw_free};
 use crate::domain::{GracePeriods, domain};
 use crate::guard::read;
 use crate::hint::cold_path;
@@ -279,6 +279,9 @@ impl Domain {
     fn reclaim_due(&self, own: Option<&Stripe>) {
         if let Some(marked) = Reclaiming::mark() {
             stripes::reclaim(&self.state, own, &marked);
+            // The functions may have deferred others in the domain of the process, which do not run
+            // as long as the thread is marked.
+            drain_own(&marked);
         }
     }
 

@@ -1,12 +1,16 @@
 //! Measures entering and leaving sections: of the domain of the process, of a private domain, and
-//! of private domains whose guards are dropped by another thread.
+//! of private domains whose guards are dropped by another thread. And what a map with a private
+//! domain costs in addition to one without.
 
+use std::hint::black_box;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use std::sync::mpsc;
 use std::thread;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use relativist::{HashMap, PrivateMap};
 use relativist_rcu::{Domain, DomainGuard, read};
+use rustc_hash::FxBuildHasher;
 
 /// The number of sections per iteration.
 const SECTIONS: usize = 1024;
@@ -80,5 +84,45 @@ fn migration(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, sections, migration);
+/// Measures an operation on each key: with a handle for each, and with one handle for all.
+macro_rules! on_each_key {
+    ($group:ident, $name:literal, $map:ident, |$pinned:ident, $key:ident| $operation:expr) => {
+        $group.bench_function(concat!($name, ", a handle for each"), |bencher| {
+            bencher.iter(|| {
+                for $key in 0..KEYS {
+                    let $pinned = $map.pin();
+                    black_box($operation);
+                }
+            });
+        });
+        $group.bench_function(concat!($name, ", one handle"), |bencher| {
+            bencher.iter(|| {
+                let $pinned = $map.pin();
+                for $key in 0..KEYS {
+                    black_box($operation);
+                }
+            });
+        });
+    };
+}
+
+const KEYS: u64 = 1024;
+
+/// Looks up and replaces entries of small maps, which fit the cache.
+fn maps(criterion: &mut Criterion) {
+    let public: HashMap<u64, u64, FxBuildHasher> = (0..KEYS).map(|n| (n, n)).collect();
+    let private: PrivateMap<u64, u64, FxBuildHasher> = (0..KEYS).map(|n| (n, n)).collect();
+    let mut group = criterion.benchmark_group("look up");
+    group.throughput(Throughput::Elements(KEYS));
+    on_each_key!(group, "HashMap", public, |pinned, key| pinned.get(&key).copied());
+    on_each_key!(group, "PrivateMap", private, |pinned, key| pinned.get(&key).copied());
+    group.finish();
+    let mut group = criterion.benchmark_group("replace");
+    group.throughput(Throughput::Elements(KEYS));
+    on_each_key!(group, "HashMap", public, |pinned, key| pinned.insert(key, key).copied());
+    on_each_key!(group, "PrivateMap", private, |pinned, key| pinned.insert(key, key).copied());
+    group.finish();
+}
+
+criterion_group!(benches, sections, migration, maps);
 criterion_main!(benches);

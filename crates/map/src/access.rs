@@ -42,13 +42,22 @@ impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     ) where
         Q: Hash + Equivalent<K> + ?Sized,
     {
+        // SAFETY: found in this map under the guard, as in `get`.
+        let found = |index, link: Option<_>| found(index, link.map(|link| unsafe { self.node(link) }));
+        self.find_links(keys, guard, found);
+    }
+
+    /// Like `find_batch`, but returns links.
+    #[inline(always)]
+    pub(crate) fn find_links<Q>(&self, keys: &[&Q], guard: &Guard, found: impl FnMut(usize, Option<NonNull<Link>>))
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
         let mut hashes = [raw::Hash::new(0); Table::BATCH];
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.hash(*key);
         }
         let is_match = |index: usize, link| self.has_key(keys[index])(link);
-        // SAFETY: found in this map under the guard, as in `get`.
-        let found = |index, link: Option<_>| found(index, link.map(|link| unsafe { self.node(link) }));
         self.table.find_many(&hashes[..keys.len()], is_match, found, guard);
     }
 }
@@ -110,39 +119,23 @@ where
 
     /// Inserts a node, and returns the node with the same key that it replaces.
     pub(crate) fn put_node<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Option<&'g Node<K, V>> {
-        match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
-            Entry::Vacant(entry) => {
-                // SAFETY: a node of this map's type that no box owns any more: freed a grace period
-                // after it is unlinked, or with the table.
-                unsafe { entry.insert(node.into_link()) };
-                None
-            }
-            Entry::Occupied(entry) => {
-                // SAFETY: as above.
-                let old = unsafe { entry.replace(node.into_link()) };
-                // SAFETY: this thread has just unlinked it.
-                Some(unsafe { self.retire(old) })
-            }
-        }
+        // SAFETY: keys and values may be dropped on any thread at any time.
+        let old = unsafe { self.link_node(node, guard) }?;
+        // SAFETY: this thread has just unlinked it.
+        Some(unsafe { self.retire(old) })
     }
 
     /// Inserts an entry if its key is not in the map. Otherwise returns the node that has the key,
     /// and the entry.
     #[inline]
-    pub(crate) fn put_new<'g>(&'g self, hash: raw::Hash, (key, value): (K, V), guard: &'g Guard) -> PutNew<'g, K, V> {
-        let node = Node::new(hash, key, value);
-        match self.table.entry(hash, self.has_key(&node.key), guard) {
-            Entry::Vacant(entry) => {
-                let link = node.into_link();
-                // SAFETY: as in `put_node`; the guard keeps it alive for `'g`, even if another
-                // thread removes it.
-                unsafe {
-                    entry.insert(link);
-                    Ok(self.node(link))
-                }
+    pub(crate) fn put_new<'g>(&'g self, hash: raw::Hash, entry: (K, V), guard: &'g Guard) -> PutNew<'g, K, V> {
+        // SAFETY: as in `put_node`. The guard keeps either node alive for `'g`, even if another
+        // thread removes it.
+        unsafe {
+            match self.link_new(hash, entry, guard) {
+                Ok(new) => Ok(self.node(new)),
+                Err((current, entry)) => Err((self.node(current), entry)),
             }
-            // SAFETY: found in this map under the guard.
-            Entry::Occupied(entry) => Err((unsafe { self.node(entry.get()) }, node.into_parts())),
         }
     }
 
@@ -153,21 +146,15 @@ where
         &'g self,
         hash: raw::Hash,
         old: &'g Node<K, V>,
-        (key, value): (K, V),
+        entry: (K, V),
         guard: &'g Guard,
     ) -> Result<&'g Node<K, V>, (K, V)> {
-        let node = Node::new(hash, key, value);
-        match self.entry_of(old, guard) {
-            Entry::Vacant(_) => Err(node.into_parts()),
-            Entry::Occupied(entry) => {
-                let link = node.into_link();
-                // SAFETY: as in `put_node`, and this thread has just unlinked the old one; the
-                // guard keeps both alive for `'g`.
-                unsafe {
-                    self.retire(entry.replace(link));
-                    Ok(self.node(link))
-                }
-            }
+        // SAFETY: as in `put_node`, and this thread has just unlinked the old one; the guard keeps
+        // both alive for `'g`.
+        unsafe {
+            let Replaced { new, old } = self.link_instead(hash, old, entry, guard)?;
+            self.retire(old);
+            Ok(self.node(new))
         }
     }
 
@@ -181,21 +168,109 @@ where
 /// The result for a new entry; see [`HashMap::put_new`].
 pub(crate) type PutNew<'g, K, V> = Result<&'g Node<K, V>, (&'g Node<K, V>, (K, V))>;
 
+/// The same with links.
+pub(crate) type LinkNew<K, V> = Result<NonNull<Link>, (NonNull<Link>, (K, V))>;
+
+/// The links of two nodes, one of which has replaced the other.
+pub(crate) struct Replaced {
+    pub(crate) new: NonNull<Link>,
+    pub(crate) old: NonNull<Link>,
+}
+
+/// Changes to the table. The caller reclaims what they unlink.
 impl<K, V, S> HashMap<K, V, S> {
+    /// Inserts a node, and returns the one with the same key that it replaces.
+    ///
+    /// # Safety
+    ///
+    /// The function that disposes of the table's links may do so with this node, on any thread.
+    #[inline]
+    pub(crate) unsafe fn link_node(&self, node: Box<Node<K, V>>, guard: &Guard) -> Option<NonNull<Link>>
+    where
+        K: Eq + Hash,
+        S: BuildHasher,
+    {
+        match self.table.entry(node.link().hash(), self.has_key(&node.key), guard) {
+            Entry::Vacant(entry) => {
+                // SAFETY: a node of this map's type that no box owns any more: freed a grace period
+                // after it is unlinked, or with the table.
+                unsafe { entry.insert(node.into_link()) };
+                None
+            }
+            // SAFETY: as above.
+            Entry::Occupied(entry) => Some(unsafe { entry.replace(node.into_link()) }),
+        }
+    }
+
+    /// Inserts an entry if its key is not in the map, and returns its link. Otherwise returns the
+    /// link of the node that has the key, and the entry.
+    ///
+    /// # Safety
+    ///
+    /// See [`HashMap::link_node`].
+    #[inline]
+    pub(crate) unsafe fn link_new(&self, hash: raw::Hash, (key, value): (K, V), guard: &Guard) -> LinkNew<K, V>
+    where
+        K: Eq + Hash,
+        S: BuildHasher,
+    {
+        let node = Node::new(hash, key, value);
+        match self.table.entry(hash, self.has_key(&node.key), guard) {
+            Entry::Vacant(entry) => {
+                let link = node.into_link();
+                // SAFETY: as in `link_node`.
+                unsafe { entry.insert(link) };
+                Ok(link)
+            }
+            Entry::Occupied(entry) => Err((entry.get(), node.into_parts())),
+        }
+    }
+
+    /// Replaces exactly the node `old`. Returns the new entry if the old one is no longer in the
+    /// map.
+    ///
+    /// # Safety
+    ///
+    /// See [`HashMap::link_node`]. The old node was found in this map, and is alive.
+    #[inline]
+    pub(crate) unsafe fn link_instead(
+        &self,
+        hash: raw::Hash,
+        old: &Node<K, V>,
+        (key, value): (K, V),
+        guard: &Guard,
+    ) -> Result<Replaced, (K, V)> {
+        let node = Node::new(hash, key, value);
+        match self.entry_of(old, guard) {
+            Entry::Vacant(_) => Err(node.into_parts()),
+            Entry::Occupied(entry) => {
+                let new = node.into_link();
+                // SAFETY: as in `link_node`.
+                let old = unsafe { entry.replace(new) };
+                Ok(Replaced { new, old })
+            }
+        }
+    }
+
+    /// Removes exactly this node, and returns its link if it was in the map.
+    #[inline]
+    pub(crate) fn unlink_exactly(&self, node: &Node<K, V>, guard: &Guard) -> Option<NonNull<Link>> {
+        match self.entry_of(node, guard) {
+            Entry::Vacant(_) => None,
+            Entry::Occupied(entry) => Some(entry.remove()),
+        }
+    }
+
     /// Removes exactly this node, and returns whether it was in the map.
     pub(crate) fn unlink(&self, node: &Node<K, V>, guard: &Guard) -> bool
     where
         K: Send + 'static,
         V: Send + 'static,
     {
-        match self.entry_of(node, guard) {
-            Entry::Vacant(_) => false,
-            Entry::Occupied(entry) => {
-                // SAFETY: this thread has just unlinked it.
-                unsafe { self.retire(entry.remove()) };
-                true
-            }
-        }
+        let Some(removed) = self.unlink_exactly(node, guard) else { return false };
+        // SAFETY: this thread has just unlinked it.
+        unsafe { self.retire(removed) };
+        true
     }
 
     /// Locks the bucket and checks whether exactly this node is in it. If it was removed, no other

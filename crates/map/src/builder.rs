@@ -3,15 +3,17 @@
 use std::fmt;
 use std::hash::RandomState;
 use std::ops::RangeInclusive;
+use std::ptr::NonNull;
 
 use crate::map::HashMap;
 use crate::node::Node;
 use crate::policy::{Policy, PolicyError, Resizing};
-use crate::raw::{AllocError, Table};
+use crate::private::PrivateMap;
+use crate::raw::{AllocError, Link, Table};
 use crate::set::HashSet;
 
-/// Creates a [`HashMap`] or a [`HashSet`] with options. [`flat::Builder`](crate::flat::Builder)
-/// does this for a `FlatMap`.
+/// Creates a [`HashMap`], a [`HashSet`] or a [`PrivateMap`] with options.
+/// [`flat::Builder`](crate::flat::Builder) does this for a `FlatMap`.
 ///
 /// ```
 /// use relativist::{HashMap, Resizing};
@@ -119,11 +121,25 @@ impl<S> Builder<S> {
     ///
     /// Returns an error if the bounds contradict each other, or if the buckets cannot be allocated.
     pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, BuildError> {
+        let (table, hasher) = self.build_table::<K, V>(Node::<K, V>::dispose)?;
+        Ok(HashMap::of(table, hasher))
+    }
+
+    /// Creates a [`PrivateMap`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Builder::build`].
+    pub fn build_private<K, V>(self) -> Result<PrivateMap<K, V, S>, BuildError> {
+        let (table, hasher) = self.build_table::<K, V>(PrivateMap::<K, V, S>::DISPOSE)?;
+        Ok(PrivateMap::of(table, hasher))
+    }
+
+    fn build_table<K, V>(self, dispose: unsafe fn(NonNull<Link>)) -> Result<(Table, S), BuildError> {
         let entry_bytes = size_of::<Node<K, V>>();
         let (buckets, policy) =
             self.options.buckets_and_policy(Table::BYTES_PER_BUCKET, entry_bytes, Policy::buckets_for)?;
-        let table = Table::new(buckets, policy, Node::<K, V>::dispose)?;
-        Ok(HashMap::of(table, self.hasher))
+        Ok((Table::new(buckets, policy, dispose)?, self.hasher))
     }
 
     /// Creates a [`HashSet`].

@@ -17,19 +17,19 @@ pub(crate) enum Duplicates {
 }
 
 /// Nodes that are about to be inserted, and their hashes.
-struct Batch<K, V> {
+pub(crate) struct Batch<K, V> {
     nodes: [Option<Box<Node<K, V>>>; Table::BATCH],
     hashes: [raw::Hash; Table::BATCH],
     len: usize,
 }
 
 impl<K, V> Batch<K, V> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { nodes: [const { None }; Table::BATCH], hashes: [raw::Hash::new(0); Table::BATCH], len: 0 }
     }
 
     /// Makes nodes of the next entries. Returns false if there are none.
-    fn fill(&mut self, entries: &mut impl Iterator<Item = (K, V)>, hash: impl Fn(&K) -> raw::Hash) -> bool {
+    pub(crate) fn fill(&mut self, entries: &mut impl Iterator<Item = (K, V)>, hash: impl Fn(&K) -> raw::Hash) -> bool {
         self.len = 0;
         // The places come first: `zip` takes no entry when there is no place left.
         for ((node, its), (key, value)) in self.nodes.iter_mut().zip(&mut self.hashes).zip(entries) {
@@ -40,11 +40,11 @@ impl<K, V> Batch<K, V> {
         self.len > 0
     }
 
-    fn hashes(&self) -> &[raw::Hash] {
+    pub(crate) fn hashes(&self) -> &[raw::Hash] {
         &self.hashes[..self.len]
     }
 
-    fn take(&mut self) -> impl Iterator<Item = Box<Node<K, V>>> {
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Box<Node<K, V>>> {
         self.nodes[..self.len].iter_mut().filter_map(Option::take)
     }
 }
@@ -109,13 +109,6 @@ where
         }
     }
 
-    /// Returns for how many entries to make room before these are inserted. None if they are fewer
-    /// than the map has: many of them may be in the map already, and otherwise the map grows once.
-    fn worth_reserving(&self, entries: &impl Iterator<Item = (K, V)>) -> usize {
-        let expected = entries.size_hint().0;
-        if expected > self.len() { expected } else { 0 }
-    }
-
     fn put_unseen(&mut self, batch: &mut Batch<K, V>, duplicates: Duplicates) {
         let mut table = self.table.exclusive();
         table.expect(batch.len);
@@ -133,5 +126,14 @@ where
                 unsafe { Node::<K, V>::retire(old) };
             }
         }
+    }
+}
+
+impl<K, V, S> HashMap<K, V, S> {
+    /// Returns for how many entries to make room before these are inserted. None if they are fewer
+    /// than the map has: many of them may be in the map already, and otherwise the map grows once.
+    pub(crate) fn worth_reserving(&self, entries: &impl Iterator<Item = (K, V)>) -> usize {
+        let expected = entries.size_hint().0;
+        if expected > self.len() { expected } else { 0 }
     }
 }

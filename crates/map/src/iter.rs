@@ -100,9 +100,34 @@ keys_and_values!(HashMap, of: [K, V], iterate: []);
 /// An iterator that moves the entries out of a map that it owns.
 pub struct IntoIter<K, V, S> {
     map: HashMap<K, V, S>,
+    from: Position,
+}
+
+/// How far the entries of a map have been moved out.
+#[derive(Default)]
+pub(crate) struct Position {
     /// Entries with smaller mixed hashes have been moved out.
-    from: u64,
+    hash: u64,
     prefetched: Prefetched,
+}
+
+impl<K, V, S> HashMap<K, V, S> {
+    /// Moves the next entry out of a map that the caller owns.
+    pub(crate) fn take_next(&mut self, from: &mut Position) -> Option<(K, V)> {
+        let guard = read();
+        let mut links = self.table.iter_part(from.hash, from.prefetched, &guard);
+        let link = links.next()?;
+        from.prefetched = links.prefetched;
+        // SAFETY: reached under the guard.
+        let hash = unsafe { link.as_ref() }.hash();
+        from.hash = hash.get();
+        match self.table.entry(hash, |found| found == link, &guard) {
+            // SAFETY: this thread has unlinked it, and owns the map. References to keys and values
+            // borrow the map, so none are left.
+            Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
+            Entry::Vacant(_) => unreachable!("no other thread removes entries from a map that is owned"),
+        }
+    }
 }
 
 /// Moves the entries out. Their memory is freed after a grace period.
@@ -117,7 +142,7 @@ impl<K, V, S> IntoIterator for HashMap<K, V, S> {
     type IntoIter = IntoIter<K, V, S>;
 
     fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter { map: self, from: 0, prefetched: Prefetched::default() }
+        IntoIter { map: self, from: Position::default() }
     }
 }
 
@@ -125,19 +150,7 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        let guard = read();
-        let mut links = self.map.table.iter_part(self.from, self.prefetched, &guard);
-        let link = links.next()?;
-        self.prefetched = links.prefetched;
-        // SAFETY: reached under the guard.
-        let hash = unsafe { link.as_ref() }.hash();
-        self.from = hash.get();
-        match self.map.table.entry(hash, |found| found == link, &guard) {
-            // SAFETY: this thread has unlinked it, and owns the map. References to keys and values
-            // borrow the map, so none are left.
-            Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
-            Entry::Vacant(_) => unreachable!("no other thread removes entries from a map that is owned"),
-        }
+        self.map.take_next(&mut self.from)
     }
 }
 

@@ -65,13 +65,16 @@
 //!   mutexes that are not behind a pointer; if `Hash` of keys is slow or may panic, because
 //!   `FlatMap` calls it whenever it grows; if entries must keep their addresses; or to rename keys.
 //!
+//! A third one, [`PrivateMap`], is a `HashMap` with readers of its own: handles may be held across
+//! an `.await`, and keys and values may borrow. See the module [`private`].
+//!
 //! [`FlatSet`] is its set. The module [`flat`] compares the two maps in full. What this page says
 //! about consistency and progress holds for both, with the differences that are listed there.
 //!
 //! **In async tasks.** Operations do not wait for I/O or for readers, so tasks may call them
 //! directly. Handles and guards are not `Send`: a task that may move to another thread cannot hold
-//! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Keep copies, or
-//! clones of an `Arc`:
+//! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Use a
+//! [`PrivateMap`], or keep copies, or clones of an `Arc`:
 //!
 //! ```
 //! # use relativist::HashMap;
@@ -146,8 +149,9 @@
 //!   separately.
 //! * The map is mostly filled, iterated over or cleared: use `dashmap` or `scc`, or try
 //!   [`FlatMap`].
-//! * Keys or values are not `Send + Sync + 'static`, which updates need: use `dashmap` or `papaya`.
-//! * Readers block inside a read section.
+//! * Keys or values are not `Send + Sync`, which updates need: use `dashmap` or `papaya`. (If they
+//!   are not `'static`, use [`PrivateMap`].)
+//! * Readers block inside a read section, unless it is that of a [`PrivateMap`].
 //! * The target is not 64-bit, or has user addresses above 2^48.
 
 #[cfg(test)]
@@ -172,6 +176,7 @@ mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
 mod policy;
+pub mod private;
 pub mod raw;
 mod recycle;
 mod reentrancy;
@@ -199,6 +204,7 @@ pub use map::{HashMap, Pinned};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
 pub use policy::{Policy, PolicyError, Resizing};
+pub use private::PrivateMap;
 pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
 pub use rename::RenameError;

@@ -180,30 +180,40 @@ pub struct HashMap<K, V, S = RandomState> {
     _owns: PhantomData<Owned<K, V>>,
 }
 
-/// Implements the operations that maps have in common. The lists are: attributes of lookups and of
-/// updates, the parameters of iterators; and the bounds for iterating, for removing entries during
-/// an iteration, and for updates. `$BATCH` is the number of lookups whose memory is requested at
-/// once, and `$changed` says why closures run again.
+/// Implements the operations that maps have in common. The type of the handle comes first, the type
+/// of guards, the visibility of operations that take one, and the map whose methods are documented
+/// in full. The lists are: attributes of lookups and of updates, the parameters of iterators; and
+/// the bounds for iterating, for removing entries during an iteration, and for updates. `$BATCH` is
+/// the number of lookups whose memory is requested at once, and `$changed` says why closures run
+/// again.
 macro_rules! implement_map {
     (
-        $Map:ident, batch: $BATCH:expr, changed: $changed:literal,
+        $Map:ident, handle: $Pinned:ident, guard: $Guard:ty, visible: $visible:tt, documented: $Documented:ident,
+        batch: $BATCH:expr, changed: $changed:literal,
         lookups: $lookup:tt, updates: $change:tt, iterators: $of:tt,
         iterate: $iterate:tt, remove_all: $remove_all:tt, update: $update:tt,
     ) => {
-        $crate::map::access!($Map, $BATCH, lookups: $lookup, updates: $change, update: $update);
-        $crate::map::atomic!($Map, $changed, update: $update);
+        $crate::map::access!(
+            $Map, $Guard, visible: $visible, $BATCH, lookups: $lookup, updates: $change, update: $update
+        );
+        $crate::map::atomic!($Map, $Guard, visible: $visible, $changed, update: $update);
         $crate::map::collect!($Map, update: $update);
         $crate::map::pinned!(
-            $Map, lookups: $lookup, updates: $change, iterators: $of,
+            $Pinned, documented: $Documented, lookups: $lookup, updates: $change, iterators: $of,
             iterate: $iterate, remove_all: $remove_all, update: $update
         );
     };
 }
 
-pub(crate) use {access::access, atomic::atomic, collect::collect, implement_map, pinned::pinned};
+pub(crate) use {
+    access::access, atomic::atomic, collect::collect, implement_map, pinned::define_pinned, pinned::pinned,
+};
+
+define_pinned!(HashMap);
 
 implement_map! {
-    HashMap, batch: raw::Table::BATCH, changed: "changed",
+    HashMap, handle: Pinned, guard: Guard, visible: [pub], documented: HashMap,
+    batch: raw::Table::BATCH, changed: "changed",
     lookups: [#[inline]], updates: [], iterators: [K, V],
     iterate: [],
     remove_all: [K: Send + Sync + 'static, V: Send + Sync + 'static],

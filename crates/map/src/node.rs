@@ -1,6 +1,7 @@
 //! The node of a map: link, key and value, in one allocation.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
@@ -88,9 +89,75 @@ impl<K, V> Node<K, V> {
         // neither.
         unsafe {
             let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
-            defer_raw(node.cast(), size_of::<Self>(), |node| drop(Memory(node.cast(), Layout::new::<Self>())));
+            Self::free_later(link);
             entry
         }
+    }
+
+    /// Drops key and value. Leaves the link as it is, which other threads may be using, and the
+    /// memory allocated.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no thread uses the key or the value any more,
+    /// nor will.
+    pub(crate) unsafe fn drop_entry(link: NonNull<Link>) {
+        struct Value<V>(*mut V);
+        impl<V> Drop for Value<V> {
+            fn drop(&mut self) {
+                // SAFETY: see the function.
+                unsafe { self.0.drop_in_place() };
+            }
+        }
+        let node = link.cast::<Self>().as_ptr();
+        // SAFETY: guaranteed by the caller; the pointer is for the whole node (`into_link`).
+        unsafe {
+            // Dropped even if the destructor of the key panics.
+            let _value = Value(&raw mut (*node).value);
+            (&raw mut (*node).key).drop_in_place();
+        }
+    }
+
+    /// Drops key and value, and frees the node after a grace period of the process.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
+    /// later reader can find it.
+    pub(crate) unsafe fn drop_entry_and_free_later(link: NonNull<Link>) {
+        struct FreedLater<K, V>(NonNull<Link>, PhantomData<Node<K, V>>);
+        impl<K, V> Drop for FreedLater<K, V> {
+            fn drop(&mut self) {
+                // SAFETY: key and value have been dropped, perhaps with a panic; the caller of the
+                // function guarantees the rest.
+                unsafe { Node::<K, V>::free_later(self.0) };
+            }
+        }
+        let _memory = FreedLater::<K, V>(link, PhantomData);
+        // SAFETY: guaranteed by the caller.
+        unsafe { Self::drop_entry(link) };
+    }
+
+    /// Frees a node whose key and value are gone after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], key and value were dropped or moved out, and no
+    /// later reader can find it.
+    unsafe fn free_later(link: NonNull<Link>) {
+        // SAFETY: the function has nothing to drop, so it may run on any thread at any time; the
+        // caller guarantees the rest.
+        unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::free(link.cast())) };
+    }
+
+    /// Frees a node whose key and value are gone.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], key and value were dropped or moved out, and no
+    /// thread uses the node any more.
+    pub(crate) unsafe fn free(link: NonNull<Link>) {
+        drop(Memory(link.cast(), Layout::new::<Self>()));
     }
 
     /// Drops the node after a grace period.

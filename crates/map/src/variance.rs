@@ -425,12 +425,184 @@
 //! (`flat::Keys` and `flat::Values` have an iterator. `flat::Drain` has bounds that these types do
 //! not meet. It has a selective removal.)
 //!
+//! # Maps in a private domain
+//!
+//! Keys:
+//!
+//! ```compile_fail,E0308
+//! use relativist::PrivateMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: PrivateMap<Any, u32>) -> PrivateMap<Static, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::PrivateMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: PrivateMap<Any, u32>) -> PrivateMap<Any, u32> {
+//!     it
+//! }
+//! ```
+//!
+//! Values:
+//!
+//! ```compile_fail,E0308
+//! use relativist::PrivateMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: PrivateMap<u32, Any>) -> PrivateMap<u32, Static> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::PrivateMap;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow(it: PrivateMap<u32, Any>) -> PrivateMap<u32, Any> {
+//!     it
+//! }
+//! ```
+//!
+//! A handle:
+//!
+//! ```compile_fail,E0308
+//! use relativist::private::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Static, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::private::Pinned;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: Pinned<'x, u32, Any, RandomState>) -> Pinned<'x, u32, Any, RandomState> {
+//!     it
+//! }
+//! ```
+//!
+//! A selective removal, which has the map:
+//!
+//! ```compile_fail,E0308
+//! use relativist::private::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Static, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::private::ExtractIf;
+//! use std::hash::RandomState;
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn narrow<'x>(it: ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool>) -> ExtractIf<'x, u32, Any, RandomState, fn(&u32, &Static) -> bool> {
+//!     it
+//! }
+//! ```
+//!
+//! Their keys and values may borrow. A map of long borrows is no map of short ones, into which a
+//! short one could be inserted:
+//!
+//! ```compile_fail
+//! use relativist::PrivateMap;
+//! fn shorten<'short, 'long: 'short>(it: &'short PrivateMap<u32, &'long str>) -> &'short PrivateMap<u32, &'short str> {
+//!     it // error: lifetime may not live long enough
+//! }
+//! ```
+//!
+//! Nor is a map of short ones a map of long ones:
+//!
+//! ```compile_fail
+//! use relativist::PrivateMap;
+//! fn lengthen<'short, 'long: 'short>(it: PrivateMap<u32, &'short str>) -> PrivateMap<u32, &'long str> {
+//!     it // error: lifetime may not live long enough
+//! }
+//! ```
+//!
+//! ```
+//! use relativist::PrivateMap;
+//! fn keep<'long>(it: PrivateMap<u32, &'long str>) -> PrivateMap<u32, &'long str> {
+//!     it
+//! }
+//! ```
+//!
+//! A handle may be used for less long than the map is borrowed, because it only reads that:
+//!
+//! ```
+//! use relativist::private::Pinned;
+//! fn shorten<'short, 'long: 'short, V, S>(it: Pinned<'long, u32, V, S>) -> Pinned<'short, u32, V, S> {
+//!     it
+//! }
+//! ```
+//!
+//! ```compile_fail
+//! use relativist::private::Pinned;
+//! fn lengthen<'short, 'long: 'short, V, S>(it: Pinned<'short, u32, V, S>) -> Pinned<'long, u32, V, S> {
+//!     it // error: lifetime may not live long enough
+//! }
+//! ```
+//!
+//! What a value borrows is there when the value is dropped with the map:
+//!
+//! ```compile_fail,E0597
+//! use relativist::PrivateMap;
+//! struct Prints<'a>(&'a str);
+//! impl Drop for Prints<'_> {
+//!     fn drop(&mut self) {
+//!         println!("{}", self.0);
+//!     }
+//! }
+//! let map;
+//! let text = String::from("freed before the map");
+//! map = PrivateMap::from([(1, Prints(&text))]); // error: borrowed value does not live long enough
+//! ```
+//!
+//! ```
+//! use relativist::PrivateMap;
+//! struct Prints<'a>(&'a str);
+//! impl Drop for Prints<'_> {
+//!     fn drop(&mut self) {
+//!         println!("{}", self.0);
+//!     }
+//! }
+//! let text = String::from("freed after the map");
+//! let map = PrivateMap::from([(1, Prints(&text))]);
+//! ```
+//!
 //! # Types that only return references
 //!
 //! Iterators of `HashMap` are covariant, as `std`'s are:
 //!
 //! ```
 //! use relativist::{Iter, Keys, Values};
+//! type Any = for<'a> fn(&'a str);
+//! type Static = fn(&'static str);
+//! fn iter(it: Iter<'_, Any, Any>) -> Iter<'_, Static, Static> {
+//!     it
+//! }
+//! fn keys(it: Keys<'_, Any, Any>) -> Keys<'_, Static, Static> {
+//!     it
+//! }
+//! fn values(it: Values<'_, Any, Any>) -> Values<'_, Static, Static> {
+//!     it
+//! }
+//! ```
+//!
+//! So are those of `PrivateMap`:
+//!
+//! ```
+//! use relativist::private::{Iter, Keys, Values};
 //! type Any = for<'a> fn(&'a str);
 //! type Static = fn(&'static str);
 //! fn iter(it: Iter<'_, Any, Any>) -> Iter<'_, Static, Static> {

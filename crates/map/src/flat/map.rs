@@ -15,7 +15,7 @@ use super::iter::Iter;
 use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
-use crate::map::implement_map;
+use crate::map::{define_pinned, implement_map};
 use crate::policy::Policy;
 use crate::raw::AllocError;
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
@@ -100,8 +100,10 @@ pub struct FlatMap<K, V, S = RandomState> {
     _owns: PhantomData<Owned<K, V>>,
 }
 
+define_pinned!(FlatMap);
+
 implement_map! {
-    FlatMap, batch: BATCH, changed: "changed or moved",
+    FlatMap, handle: Pinned, guard: Guard, visible: [pub], documented: FlatMap, batch: BATCH, changed: "changed or moved",
     lookups: [#[inline(always)]], updates: [#[inline(always)]], iterators: [K, V, S],
     iterate: [K: Hash + Eq, S: BuildHasher],
     remove_all: [K: Hash + Eq + Relocatable, V: Relocatable, S: BuildHasher + Send + Sync + 'static],

@@ -3,25 +3,26 @@
 //! Each map finds and changes its entries in its own way, by `find_hashed`, `put`, `put_new`,
 //! `replace`, `remove_hashed` and `remove_exactly`. Everything else is the same.
 
-/// The lists are attributes of lookups and of updates. `$BATCH` is the number of lookups whose
-/// memory is requested at once.
+/// `$Guard` is the type of guards, and `$vis` the visibility of operations that take one. The lists
+/// are attributes of lookups and of updates. `$BATCH` is the number of lookups whose memory is
+/// requested at once.
 macro_rules! access {
     (
-        $Map:ident, $BATCH:expr, lookups: [$($lookup:tt)*], updates: [$($change:tt)*],
-        update: [$($update:tt)*]
+        $Map:ident, $Guard:ty, visible: [$($vis:tt)*], $BATCH:expr,
+        lookups: [$($lookup:tt)*], updates: [$($change:tt)*], update: [$($update:tt)*]
     ) => {
         impl<K: Hash + Eq, V, S: BuildHasher> $Map<K, V, S> {
             /// Returns the value of a key. Wait-free.
             ///
             /// Finds every key that is in the map throughout the call, also during resizes.
             $($lookup)*
-            pub fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+            $($vis)* fn get<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g $Guard) -> Option<&'g V> {
                 self.find(key, guard).map(|entry| &entry.value)
             }
 
             /// Returns the key that is in the map, and its value. Wait-free.
             #[inline]
-            pub fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+            $($vis)* fn get_key_value<'g, Q>(&'g self, key: &Q, guard: &'g $Guard) -> Option<(&'g K, &'g V)>
             where
                 Q: Hash + Equivalent<K> + ?Sized,
             {
@@ -30,7 +31,7 @@ macro_rules! access {
 
             /// Returns whether the key is in the map. Wait-free.
             #[inline]
-            pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &Guard) -> bool {
+            $($vis)* fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q, guard: &$Guard) -> bool {
                 self.find(key, guard).is_some()
             }
 
@@ -47,7 +48,7 @@ macro_rules! access {
             where
                 V: Copy,
             {
-                self.get(key, &read()).copied()
+                self.pin().get(key).copied()
             }
 
             /// Returns a clone of the value of a key. Takes no guard. Wait-free, apart from
@@ -64,13 +65,13 @@ macro_rules! access {
             where
                 V: Clone,
             {
-                self.get(key, &read()).cloned()
+                self.pin().get(key).cloned()
             }
 
-            #[doc = concat!("Like [`", stringify!($Map), "::contains_key`], but takes no guard.")]
+            /// Returns whether the key is in the map. Takes no guard. Wait-free.
             $($lookup)*
             pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-                self.contains_key(key, &read())
+                self.pin().contains_key(key)
             }
 
             /// Returns the values of several keys.
@@ -84,11 +85,11 @@ macro_rules! access {
             /// ```
             #[doc = concat!("use relativist::", stringify!($Map), " as Map;")]
             /// let map = Map::from([("one", 1), ("two", 2), ("three", 3)]);
-            /// let guard = relativist::read();
-            /// let values = map.get_many(["three", "four", "one"], &guard);
+            /// let pinned = map.pin();
+            /// let values = pinned.get_many(["three", "four", "one"]);
             /// assert_eq!(values, [Some(&3), None, Some(&1)]);
             /// ```
-            pub fn get_many<'g, Q, const N: usize>(&'g self, keys: [&Q; N], guard: &'g Guard) -> [Option<&'g V>; N]
+            $($vis)* fn get_many<'g, Q, const N: usize>(&'g self, keys: [&Q; N], guard: &'g $Guard) -> [Option<&'g V>; N]
             where
                 Q: Hash + Equivalent<K> + ?Sized,
             {
@@ -108,13 +109,13 @@ macro_rules! access {
             /// let map = Map::from([("one", 1), ("two", 2), ("three", 3)]);
             /// let mut sum = 0;
             /// let words = "one two buckle my shoe".split(' ');
-            /// map.get_each(words, &relativist::read(), |_, value| sum += value.unwrap_or(&0));
+            /// map.pin().get_each(words, |_, value| sum += value.unwrap_or(&0));
             /// assert_eq!(sum, 3);
             /// ```
-            pub fn get_each<'g, 'k, Q>(
+            $($vis)* fn get_each<'g, 'k, Q>(
                 &'g self,
                 keys: impl IntoIterator<Item = &'k Q>,
-                guard: &'g Guard,
+                guard: &'g $Guard,
                 mut found: impl FnMut(&'k Q, Option<&'g V>),
             ) where
                 Q: Hash + Equivalent<K> + ?Sized + 'k,
@@ -139,7 +140,7 @@ macro_rules! access {
             #[doc = concat!("Aborts the process if there is no memory; [`", stringify!($Map), "::checked_insert`]")]
             /// returns an error instead.
             $($change)*
-            pub fn insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Option<&'g V> {
+            $($vis)* fn insert<'g>(&'g self, key: K, value: V, guard: &'g $Guard) -> Option<&'g V> {
                 let hash = self.hash(&key);
                 self.put(hash, (key, value), guard).map(|old| &old.value)
             }
@@ -151,7 +152,7 @@ macro_rules! access {
             ///
             /// Returns an error if the key is in the map. The error contains the value in the map,
             /// and `value`.
-            pub fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> Result<&'g V, OccupiedError<'g, V>> {
+            $($vis)* fn try_insert<'g>(&'g self, key: K, value: V, guard: &'g $Guard) -> Result<&'g V, OccupiedError<'g, V>> {
                 let hash = self.hash(&key);
                 if let Some(entry) = self.find_hashed(hash, &key, guard) {
                     // The key is dropped first: if its destructor panicked later, the result would
@@ -168,13 +169,13 @@ macro_rules! access {
             /// Removes a key and returns its value, which stays valid as long as the guard and is
             /// dropped after a grace period. Wait-free if the key is absent.
             $($change)*
-            pub fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+            $($vis)* fn remove<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g $Guard) -> Option<&'g V> {
                 self.remove_entry(key, guard).map(|(_, value)| value)
             }
 
             #[doc = concat!("Like [`", stringify!($Map), "::remove`], but also returns the key that was in the map.")]
             $($change)*
-            pub fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<(&'g K, &'g V)>
+            $($vis)* fn remove_entry<'g, Q>(&'g self, key: &Q, guard: &'g $Guard) -> Option<(&'g K, &'g V)>
             where
                 Q: Hash + Equivalent<K> + ?Sized,
             {

@@ -5,9 +5,10 @@
 //! changed it since, or a flat map has moved it, they start again. So in a `HashMap` an attempt
 //! fails only if an operation of another thread on the same key has succeeded.
 
+/// `$Guard` is the type of guards, and `$vis` the visibility of operations that take one.
 /// `$changed` says why closures run again.
 macro_rules! atomic {
-    ($Map:ident, $changed:literal, update: [$($update:tt)*]) => {
+    ($Map:ident, $Guard:ty, visible: [$($vis:tt)*], $changed:literal, update: [$($update:tt)*]) => {
         impl<K, V, S> $Map<K, V, S> where $($update)* {
             /// Returns the value of a key. Inserts the key with `value` if it is absent. Wait-free
             /// if it is present.
@@ -18,7 +19,7 @@ macro_rules! atomic {
             /// assert_eq!(pinned.get_or_insert("a", 1), &1);
             /// assert_eq!(pinned.get_or_insert("a", 2), &1);
             /// ```
-            pub fn get_or_insert<'g>(&'g self, key: K, value: V, guard: &'g Guard) -> &'g V {
+            $($vis)* fn get_or_insert<'g>(&'g self, key: K, value: V, guard: &'g $Guard) -> &'g V {
                 self.get_or_insert_with(key, || value, guard)
             }
 
@@ -34,7 +35,7 @@ macro_rules! atomic {
             /// let pinned = map.pin();
             /// assert_eq!(pinned.get_or_insert_with("seven", || "seven".len()), &5);
             /// ```
-            pub fn get_or_insert_with<'g>(&'g self, key: K, value: impl FnOnce() -> V, guard: &'g Guard) -> &'g V {
+            $($vis)* fn get_or_insert_with<'g>(&'g self, key: K, value: impl FnOnce() -> V, guard: &'g $Guard) -> &'g V {
                 let hash = self.hash(&key);
                 if let Some(entry) = self.find_hashed(hash, &key, guard) {
                     return &entry.value;
@@ -58,7 +59,7 @@ macro_rules! atomic {
             /// assert_eq!(pinned.update("a", |n| n + 1), Some(&2));
             /// assert_eq!(pinned.update("b", |n| n + 1), None);
             /// ```
-            pub fn update<'g>(&'g self, key: K, update: impl FnMut(&V) -> V, guard: &'g Guard) -> Option<&'g V> {
+            $($vis)* fn update<'g>(&'g self, key: K, update: impl FnMut(&V) -> V, guard: &'g $Guard) -> Option<&'g V> {
                 self.update_or_give_back(key, update, guard).ok()
             }
 
@@ -71,24 +72,24 @@ macro_rules! atomic {
             /// }
             /// assert_eq!(words.pin().get("no"), Some(&2));
             /// ```
-            pub fn update_or_insert<'g>(
+            $($vis)* fn update_or_insert<'g>(
                 &'g self,
                 key: K,
                 update: impl FnMut(&V) -> V,
                 value: V,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> &'g V {
                 self.update_or_insert_with(key, update, || value, guard)
             }
 
             #[doc = concat!("Like [`", stringify!($Map), "::update`], but inserts the result of `value` if the key is")]
             /// absent. `value` runs at most once.
-            pub fn update_or_insert_with<'g>(
+            $($vis)* fn update_or_insert_with<'g>(
                 &'g self,
                 key: K,
                 mut update: impl FnMut(&V) -> V,
                 value: impl FnOnce() -> V,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> &'g V {
                 let mut key = match self.update_or_give_back(key, &mut update, guard) {
                     Ok(new) => return new,
@@ -113,7 +114,7 @@ macro_rules! atomic {
                 &'g self,
                 mut key: K,
                 mut update: impl FnMut(&V) -> V,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> Result<&'g V, K> {
                 let hash = self.hash(&key);
                 loop {
@@ -158,11 +159,11 @@ macro_rules! atomic {
             /// assert_eq!(take(&stock, "bolts"), Err("no bolts left".into()));
             /// assert!(stock.is_empty());
             /// ```
-            pub fn compute<'g, E>(
+            $($vis)* fn compute<'g, E>(
                 &'g self,
                 mut key: K,
                 mut decide: impl FnMut(Option<&'g V>) -> Result<Option<V>, E>,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> Result<Change<'g, V>, E> {
                 let hash = self.hash(&key);
                 loop {
@@ -216,12 +217,12 @@ macro_rules! atomic {
             /// let error = pinned.compare_exchange("a", &1, 3).unwrap_err();
             /// assert_eq!((error.current, error.new), (Some(&2), 3));
             /// ```
-            pub fn compare_exchange<'g>(
+            $($vis)* fn compare_exchange<'g>(
                 &'g self,
                 mut key: K,
                 current: &V,
                 mut new: V,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> Result<&'g V, CompareExchangeError<'g, V>>
             where
                 V: PartialEq,
@@ -251,11 +252,11 @@ macro_rules! atomic {
             /// assert_eq!(pinned.remove_if("a", |_, &n| n > 1), None);
             /// assert_eq!(pinned.remove_if("a", |_, &n| n == 1), Some((&"a", &1)));
             /// ```
-            pub fn remove_if<'g, Q: Hash + Equivalent<K> + ?Sized>(
+            $($vis)* fn remove_if<'g, Q: Hash + Equivalent<K> + ?Sized>(
                 &'g self,
                 key: &Q,
                 mut condition: impl FnMut(&K, &V) -> bool,
-                guard: &'g Guard,
+                guard: &'g $Guard,
             ) -> Option<(&'g K, &'g V)> {
                 let hash = self.hash(key);
                 loop {

@@ -47,7 +47,7 @@ macro_rules! collect {
                 // Takes a guard for each entry, so that replaced entries can be dropped before the
                 // last one is inserted.
                 for (key, value) in entries {
-                    self.insert(key, value, &read());
+                    self.pin().insert(key, value);
                 }
             }
         }
@@ -58,9 +58,9 @@ macro_rules! collect {
             }
         }
 
-        #[doc = concat!("Copies the entries as [`", stringify!($Map), "::iter`] sees them. If other threads update")]
-        /// the map at the same time, the copy is not a snapshot of one instant. The copy has the
-        /// same policy and number of buckets.
+        /// Copies the entries as an iteration sees them. If other threads update the map at the
+        /// same time, the copy is not a snapshot of one instant. The copy has the same policy and
+        /// number of buckets.
         ///
         /// # Panics
         ///
@@ -68,8 +68,7 @@ macro_rules! collect {
         impl<K: Clone, V: Clone, S: Clone> Clone for $Map<K, V, S> where $($update)* {
             fn clone(&self) -> Self {
                 let mut clone = self.empty_clone();
-                let guard = read();
-                clone.fill(self.iter(&guard).map(|(key, value)| (key.clone(), value.clone())));
+                clone.fill(self.pin().iter().map(|(key, value)| (key.clone(), value.clone())));
                 clone
             }
         }
@@ -79,9 +78,9 @@ macro_rules! collect {
         /// be true at any single instant.
         impl<K: Hash + Eq, V: PartialEq, S: BuildHasher> PartialEq for $Map<K, V, S> {
             fn eq(&self, other: &Self) -> bool {
-                let guard = read();
-                let has_equal = |(key, value)| other.get(key, &guard).is_some_and(|its: &V| its == value);
-                self.len() == other.len() && self.iter(&guard).all(has_equal)
+                let (pinned, others) = (self.pin(), other.pin());
+                let has_equal = |(key, value)| others.get(key).is_some_and(|its: &V| its == value);
+                self.len() == other.len() && pinned.iter().all(has_equal)
             }
         }
 

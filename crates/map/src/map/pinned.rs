@@ -1,13 +1,8 @@
 //! The handle: a map together with a guard, which it passes to the operations of the map.
 
-/// The first two lists are attributes of lookups and of updates, the third one the parameters of
-/// iterators. The others are the bounds for iterating, for removing entries during an iteration,
-/// and for updates.
-macro_rules! pinned {
-    (
-        $Map:ident, lookups: [$($lookup:tt)*], updates: [$($change:tt)*], iterators: [$($of:tt)*],
-        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*]
-    ) => {
+/// Defines the handle of a map in the domain of the process.
+macro_rules! define_pinned {
+    ($Map:ident) => {
         /// A map together with a read section. It has all operations on entries, which then take no
         #[doc = concat!("guard. Returned by [`", stringify!($Map), "::pin`].")]
         ///
@@ -58,61 +53,71 @@ macro_rules! pinned {
                 &self.guard
             }
         }
+    };
+}
 
-        impl<K, V, S> Pinned<'_, K, V, S> {
-            #[doc = concat!("See [`", stringify!($Map), "::len`].")]
+/// Implements the handle. The first two lists are attributes of lookups and of updates, the third
+/// one the parameters of iterators. The others are the bounds for iterating, for removing entries
+/// during an iteration, and for updates. The methods of `$Documented` are documented in full.
+macro_rules! pinned {
+    (
+        $Pinned:ident, documented: $Documented:ident, lookups: [$($lookup:tt)*], updates: [$($change:tt)*], iterators: [$($of:tt)*],
+        iterate: [$($iterate:tt)*], remove_all: [$($remove_all:tt)*], update: [$($update:tt)*]
+    ) => {
+        impl<K, V, S> $Pinned<'_, K, V, S> {
+            #[doc = concat!("See [`", stringify!($Documented), "::len`].")]
             pub fn len(&self) -> usize {
                 self.map.len()
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::is_empty`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::is_empty`].")]
             pub fn is_empty(&self) -> bool {
                 self.map.is_empty()
             }
         }
 
-        impl<K, V, S> Pinned<'_, K, V, S> where $($iterate)* {
-            #[doc = concat!("See [`", stringify!($Map), "::iter`].")]
+        impl<K, V, S> $Pinned<'_, K, V, S> where $($iterate)* {
+            #[doc = concat!("See [`", stringify!($Documented), "::iter`].")]
             pub fn iter(&self) -> Iter<'_, $($of)*> {
                 self.map.iter(&self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::keys`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::keys`].")]
             pub fn keys(&self) -> Keys<'_, $($of)*> {
                 self.map.keys(&self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::values`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::values`].")]
             pub fn values(&self) -> Values<'_, $($of)*> {
                 self.map.values(&self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::scan`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::scan`].")]
             pub fn scan<'p>(&'p self, cursor: u64, n: usize, visit: impl FnMut(&'p K, &'p V)) -> Option<u64> {
                 self.map.scan(cursor, n, &self.guard, visit)
             }
         }
 
-        impl<K: Hash + Eq, V, S: BuildHasher> Pinned<'_, K, V, S> {
-            #[doc = concat!("See [`", stringify!($Map), "::get`].")]
+        impl<K: Hash + Eq, V, S: BuildHasher> $Pinned<'_, K, V, S> {
+            #[doc = concat!("See [`", stringify!($Documented), "::get`].")]
             $($lookup)*
             pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
                 self.map.get(key, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::get_key_value`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::get_key_value`].")]
             #[inline]
             pub fn get_key_value<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(&K, &V)> {
                 self.map.get_key_value(key, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::contains_key`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::contains_key`].")]
             #[inline]
             pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
                 self.map.contains_key(key, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::get_many`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::get_many`].")]
             pub fn get_many<Q, const N: usize>(&self, keys: [&Q; N]) -> [Option<&V>; N]
             where
                 Q: Hash + Equivalent<K> + ?Sized,
@@ -120,7 +125,7 @@ macro_rules! pinned {
                 self.map.get_many(keys, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::get_each`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::get_each`].")]
             pub fn get_each<'p, 'k, Q>(
                 &'p self,
                 keys: impl IntoIterator<Item = &'k Q>,
@@ -132,14 +137,14 @@ macro_rules! pinned {
             }
         }
 
-        impl<K, V, S> Pinned<'_, K, V, S> where $($update)* {
-            #[doc = concat!("See [`", stringify!($Map), "::insert`].")]
+        impl<K, V, S> $Pinned<'_, K, V, S> where $($update)* {
+            #[doc = concat!("See [`", stringify!($Documented), "::insert`].")]
             $($change)*
             pub fn insert(&self, key: K, value: V) -> Option<&V> {
                 self.map.insert(key, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::checked_insert`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::checked_insert`].")]
             ///
             /// # Errors
             ///
@@ -148,12 +153,12 @@ macro_rules! pinned {
                 self.map.checked_insert(key, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::insert_many`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::insert_many`].")]
             pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
                 self.map.insert_many(entries)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::try_insert`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::try_insert`].")]
             ///
             /// # Errors
             ///
@@ -162,32 +167,32 @@ macro_rules! pinned {
                 self.map.try_insert(key, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::get_or_insert`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::get_or_insert`].")]
             pub fn get_or_insert(&self, key: K, value: V) -> &V {
                 self.map.get_or_insert(key, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::get_or_insert_with`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::get_or_insert_with`].")]
             pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> &V {
                 self.map.get_or_insert_with(key, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::update`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::update`].")]
             pub fn update(&self, key: K, update: impl FnMut(&V) -> V) -> Option<&V> {
                 self.map.update(key, update, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::update_or_insert`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::update_or_insert`].")]
             pub fn update_or_insert(&self, key: K, update: impl FnMut(&V) -> V, value: V) -> &V {
                 self.map.update_or_insert(key, update, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::update_or_insert_with`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::update_or_insert_with`].")]
             pub fn update_or_insert_with(&self, key: K, update: impl FnMut(&V) -> V, value: impl FnOnce() -> V) -> &V {
                 self.map.update_or_insert_with(key, update, value, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::compute`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::compute`].")]
             ///
             /// # Errors
             ///
@@ -200,7 +205,7 @@ macro_rules! pinned {
                 self.map.compute(key, decide, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::compare_exchange`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::compare_exchange`].")]
             ///
             /// # Errors
             ///
@@ -212,18 +217,18 @@ macro_rules! pinned {
                 self.map.compare_exchange(key, current, new, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::remove`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::remove`].")]
             $($change)*
             pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
                 self.map.remove(key, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::remove_entry`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::remove_entry`].")]
             pub fn remove_entry<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(&K, &V)> {
                 self.map.remove_entry(key, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::remove_if`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::remove_if`].")]
             pub fn remove_if<Q>(&self, key: &Q, condition: impl FnMut(&K, &V) -> bool) -> Option<(&K, &V)>
             where
                 Q: Hash + Equivalent<K> + ?Sized,
@@ -232,29 +237,29 @@ macro_rules! pinned {
             }
         }
 
-        impl<K, V, S> Pinned<'_, K, V, S> where $($remove_all)* {
-            #[doc = concat!("See [`", stringify!($Map), "::clear`].")]
+        impl<K, V, S> $Pinned<'_, K, V, S> where $($remove_all)* {
+            #[doc = concat!("See [`", stringify!($Documented), "::clear`].")]
             pub fn clear(&self) {
                 self.map.clear(&self.guard);
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::retain`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::retain`].")]
             pub fn retain(&self, keep: impl FnMut(&K, &V) -> bool) {
                 self.map.retain(keep, &self.guard);
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::extract_if`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::extract_if`].")]
             pub fn extract_if<F: FnMut(&K, &V) -> bool>(&self, extract: F) -> ExtractIf<'_, K, V, S, F> {
                 self.map.extract_if(extract, &self.guard)
             }
 
-            #[doc = concat!("See [`", stringify!($Map), "::drain`].")]
+            #[doc = concat!("See [`", stringify!($Documented), "::drain`].")]
             pub fn drain(&self) -> Drain<'_, K, V, S> {
                 self.map.drain(&self.guard)
             }
         }
 
-        impl<'p, K, V, S> IntoIterator for &'p Pinned<'_, K, V, S> where $($iterate)* {
+        impl<'p, K, V, S> IntoIterator for &'p $Pinned<'_, K, V, S> where $($iterate)* {
             type Item = (&'p K, &'p V);
             type IntoIter = Iter<'p, $($of)*>;
 
@@ -263,7 +268,7 @@ macro_rules! pinned {
             }
         }
 
-        impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for Pinned<'_, K, V, S> where $($iterate)* {
+        impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for $Pinned<'_, K, V, S> where $($iterate)* {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.map.fmt(f)
             }
@@ -271,4 +276,4 @@ macro_rules! pinned {
     };
 }
 
-pub(crate) use pinned;
+pub(crate) use {define_pinned, pinned};

@@ -93,7 +93,8 @@ fn public_interface(folder: &Path, names: &mut BTreeSet<String>) {
 /// name.)
 fn without_dollars(line: &str) -> String {
     let line = if line.contains("$Operator") { "" } else { line };
-    line.replace("$Map", "HashMap").replace("$Set", "HashSet").replace("$PinnedSet", "PinnedSet")
+    let line = line.replace("$Map", "HashMap").replace("$Set", "HashSet");
+    line.replace("$PinnedSet", "PinnedSet").replace("$Pinned", "Pinned").replace("$($vis)*", "pub")
 }
 
 fn add_functions_and_traits(lines: impl Iterator<Item = String>, names: &mut BTreeSet<String>) {

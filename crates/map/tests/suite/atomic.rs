@@ -11,7 +11,7 @@ use relativist::{Change, CompareExchangeError};
 
 use crate::hashing::{Hashing, IDENTITY};
 use crate::random::Random;
-use crate::tested::{HashMap, manual};
+use crate::tested::{HashMap, manual, reclaim};
 use crate::tracked::{Tally, Tracked};
 
 type Map = HashMap<u64, u64, Hashing>;
@@ -159,6 +159,7 @@ fn keeps_one_new_value_at_a_time() {
     updated.expect("it is there").assert_of(1);
     assert_eq!(calls, 5);
     drop(pinned);
+    reclaim(&map);
     TALLY.assert_live(1);
 }
 

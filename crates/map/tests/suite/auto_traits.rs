@@ -10,7 +10,7 @@ use relativist::raw::{self, Entry, FindAll, Link, OccupiedEntry, Table, VacantEn
 use relativist::{
     AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap,
     FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError,
-    RenameError, Resizing, Stats, Values, flat,
+    PrivateMap, RenameError, Resizing, Stats, Values, flat, private,
 };
 
 use crate::traits::{OnlySend, OnlySync};
@@ -52,6 +52,35 @@ auto_traits! {
     FlatSet<u64, OnlySend> => + - + +,
     FlatSet<u64, OnlySync> => - + + +,
     FlatSet<Cell<u64>> => - - + -,
+
+    PrivateMap<u64, u64> => + + + +,
+    PrivateMap<OnlySend, u64> => - - + +,
+    PrivateMap<OnlySync, u64> => - - + +,
+    PrivateMap<u64, OnlySend> => - - + +,
+    PrivateMap<u64, OnlySync> => - - + +,
+    PrivateMap<u64, u64, OnlySend> => + - + +,
+    PrivateMap<u64, u64, OnlySync> => - + + +,
+    PrivateMap<u64, Cell<u64>> => - - + -,
+    PrivateMap<u64, Exclusive> => + + - +,
+
+    // Their guard may go to another thread. So may a reference to the map, if that is `Sync`.
+    private::Pinned<'static, u64, u64, RandomState> => + + + +,
+    private::Pinned<'static, u64, OnlySend, RandomState> => - - + +,
+    private::Pinned<'static, OnlySync, u64, RandomState> => - - + +,
+    private::Pinned<'static, u64, u64, OnlySend> => - - + +,
+    private::Pinned<'static, u64, u64, OnlySync> => + + + +,
+    private::Pinned<'static, u64, Cell<u64>, RandomState> => - - - -,
+    private::Iter<'static, u64, u64> => + + + +,
+    private::Iter<'static, u64, OnlySync> => + + + +,
+    private::Iter<'static, u64, OnlySend> => - - + +,
+    private::Keys<'static, u64, u64> => + + + +,
+    private::Values<'static, u64, u64> => + + + +,
+    private::Drain<'static, u64, u64, RandomState> => + + + +,
+    private::ExtractIf<'static, u64, u64, RandomState, fn(&u64, &u64) -> bool> => + + + +,
+    private::ExtractIf<'static, u64, OnlySync, RandomState, fn(&u64, &OnlySync) -> bool> => - - + +,
+    private::IntoIter<u64, u64, RandomState> => + + + +,
+    private::IntoIter<u64, OnlySend, RandomState> => - - + +,
+    private::IntoIter<u64, OnlySync, RandomState> => - - + +,
 
     // They have a guard, or borrow one, and stay on its thread.
     Pinned<'static, u64, u64, RandomState> => - - + +,

@@ -1,7 +1,5 @@
 //! Lookups in batches find what single ones find.
 
-use relativist::read;
-
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 use crate::tested::{HashMap, manual};
@@ -59,15 +57,15 @@ fn finds_all_while_the_table_is_resized() {
     );
 }
 
-/// T8: values outlive the call as long as the guard.
+/// T8: values outlive the call as long as the handle.
 #[test]
-fn values_live_as_long_as_the_guard() {
+fn values_live_as_long_as_the_handle() {
     let map = HashMap::from([("one".to_string(), "1".to_string()), ("two".to_string(), "2".to_string())]);
-    let guard = read();
+    let pinned = map.pin();
     let values = {
         let keys = [String::from("two"), String::from("one")];
-        map.get_many(keys.each_ref().map(String::as_str), &guard)
+        pinned.get_many(keys.each_ref().map(String::as_str))
     };
-    map.clear(&guard);
+    pinned.clear();
     assert_eq!(values.map(|value| value.unwrap().as_str()), ["2", "1"]);
 }

@@ -14,7 +14,7 @@ use relativist::flat::Relocatable;
 use relativist_testing::patience;
 
 use crate::hashing::{Hashing, IDENTITY};
-use crate::tested::{HashMap, build, builder, manual};
+use crate::tested::{HashMap, build, builder, manual, reclaim};
 
 type Map = HashMap<u64, User>;
 
@@ -55,6 +55,7 @@ fn destructors_may_resize_the_map() {
     thread::spawn(move || {
         let map = Arc::new(manual::<u64, User, _>(RandomState::new()));
         replace_and_resize(&map);
+        reclaim(&map);
         relativist_rcu::barrier();
         done.send(DROPPED.load(Relaxed)).unwrap();
     });

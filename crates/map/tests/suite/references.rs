@@ -3,8 +3,6 @@
 use std::hash::RandomState;
 use std::thread;
 
-use relativist::read;
-
 use crate::tested::{HashMap, manual};
 use crate::tracked::{Tally, Tracked};
 
@@ -18,9 +16,9 @@ pub fn filled(tally: &'static Tally) -> HashMap<u64, Tracked> {
 fn outlives_removal_and_replacement() {
     static TALLY: Tally = Tally::new();
     let map = filled(&TALLY);
-    let guard = read();
-    let removed = map.get(&1, &guard).unwrap();
-    let replaced = map.get(&2, &guard).unwrap();
+    let pinned = map.pin();
+    let removed = pinned.get(&1).unwrap();
+    let replaced = pinned.get(&2).unwrap();
     let id = replaced.id();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -30,27 +28,27 @@ fn outlives_removal_and_replacement() {
         });
     });
     // A generous amount of work that would reuse memory freed too early.
-    (200..5000).for_each(|n| assert!(map.insert(n, Tracked::new(n, &TALLY), &guard).is_none()));
+    (200..5000).for_each(|n| assert!(pinned.insert(n, Tracked::new(n, &TALLY)).is_none()));
     removed.assert_of(1);
     replaced.assert_of(2);
     assert_eq!(replaced.id(), id);
-    assert!(map.get(&2, &guard).is_none());
+    assert!(pinned.get(&2).is_none());
 }
 
 #[test]
 fn what_updates_return_outlives_them() {
     static TALLY: Tally = Tally::new();
     let map = filled(&TALLY);
-    let guard = read();
-    let first = map.insert(1, Tracked::new(1, &TALLY), &guard).unwrap();
-    let second = map.remove(&1, &guard).unwrap();
+    let pinned = map.pin();
+    let first = pinned.insert(1, Tracked::new(1, &TALLY)).unwrap();
+    let second = pinned.remove(&1).unwrap();
     assert_ne!(first.id(), second.id());
-    let third = map.try_insert(1, Tracked::new(1, &TALLY), &guard).map_err(|_| "occupied").unwrap();
-    map.clear(&guard);
+    let third = pinned.try_insert(1, Tracked::new(1, &TALLY)).map_err(|_| "occupied").unwrap();
+    pinned.clear();
     [first, second, third].iter().for_each(|value| value.assert_of(1));
-    assert!(map.try_insert(3, Tracked::new(3, &TALLY), &guard).is_ok());
-    let error = map.try_insert(3, Tracked::new(3, &TALLY), &guard).err().expect("3 is there");
-    map.remove(&3, &guard);
+    assert!(pinned.try_insert(3, Tracked::new(3, &TALLY)).is_ok());
+    let error = pinned.try_insert(3, Tracked::new(3, &TALLY)).err().expect("3 is there");
+    pinned.remove(&3);
     error.current.assert_of(3);
     error.value.assert_of(3);
 }

@@ -3,7 +3,7 @@
 
 use relativist::{BuildError, Builder, Resizing};
 
-use crate::hostile::{Liar, Map};
+use crate::hostile::{Anything, Liar, Map, Value};
 use crate::tracked::Tally;
 
 pub use relativist::{HashMap, HashSet, PinnedSet};
@@ -29,7 +29,16 @@ pub fn manual<K, V, S>(hasher: S) -> HashMap<K, V, S> {
     build(builder().resizing(Resizing::Manual).hasher(hasher))
 }
 
+/// Does what is necessary so that `relativist_rcu::barrier` drops what was removed from this map.
+pub fn reclaim<K, V, S>(_: &HashMap<K, V, S>) {}
+
 /// Does what `hostile` does with this map only. What it returns must be intact.
 pub fn operate(map: &Map, n: u64, tally: &'static Tally) {
-    _ = map.rename(&Liar::new(n, tally), Liar::new(n + 1, tally)).map_err(|error| error.into_key().number);
+    if n % 2 == 0 {
+        _ = map.rename(&Liar::new(n, tally), Liar::new(n + 1, tally)).map_err(|error| error.into_key().number);
+    } else {
+        let pinned = map.pin();
+        let mut cached = pinned.cached();
+        (0..4).for_each(|_| _ = cached.get(&Anything(n)).map(Value::check));
+    }
 }

@@ -4,7 +4,7 @@
 use relativist::flat::Builder;
 use relativist::{BuildError, Relocatable, Resizing};
 
-use crate::hostile::Map;
+use crate::hostile::{Anything, Map, Value};
 use crate::tracked::Tally;
 
 pub use relativist::flat::PinnedSet;
@@ -31,7 +31,16 @@ pub fn manual<K: Relocatable, V: Relocatable, S>(hasher: S) -> HashMap<K, V, S> 
     build(builder().resizing(Resizing::Manual).hasher(hasher))
 }
 
+/// Does what is necessary so that `relativist_rcu::barrier` drops what was removed from this map.
+pub fn reclaim<K, V, S>(_: &HashMap<K, V, S>) {}
+
 /// Does what `hostile` does with this map only. What it returns must be intact.
 pub fn operate(map: &Map, n: u64, _: &'static Tally) {
-    _ = map.resize_to(1 << (n % 8));
+    if n % 2 == 0 {
+        _ = map.resize_to(1 << (n % 8));
+    } else {
+        let pinned = map.pin();
+        let mut cached = pinned.cached();
+        (0..4).for_each(|_| _ = cached.get(&Anything(n)).map(Value::check));
+    }
 }

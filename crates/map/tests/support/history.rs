@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use relativist::flat::FlatMap;
-use relativist::{HashMap, RenameError};
+use relativist::{HashMap, PrivateMap, RenameError};
 
 use crate::random::Random;
 
@@ -110,7 +110,7 @@ pub trait Table {
     fn perform(&self, call: Call) -> Value;
 }
 
-/// Performs a call, but no rename, with a handle of a map of either kind.
+/// Performs a call, but no rename, with a handle of a map of any kind.
 macro_rules! perform {
     ($pinned:expr, $call:expr) => {{
         let (pinned, call) = ($pinned, $call);
@@ -149,6 +149,14 @@ impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
                 Err(RenameError::Taken(_)) => TAKEN,
             };
         }
+        perform!(self.pin(), call)
+    }
+}
+
+impl<S: BuildHasher> Table for &PrivateMap<u64, u64, S> {
+    const RENAMES: bool = false;
+
+    fn perform(&self, call: Call) -> Value {
         perform!(self.pin(), call)
     }
 }

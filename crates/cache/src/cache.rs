@@ -45,6 +45,7 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::key::HashedKey;
 use crate::item::new::New;
 use crate::memory::allocator::OutOfMemory;
+use crate::policy::EvictFor;
 use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};
 use global_lock::GlobalLock;
@@ -283,6 +284,12 @@ impl Cache {
         self.store.allocator.set_limit(bytes);
     }
 
+    /// Sets what eviction makes few of: requests that miss, the default, or bytes that miss. It may
+    /// change at any time, and counts from the next eviction on.
+    pub fn set_evict_for(&self, goal: EvictFor) {
+        self.store.allocator.set_goal(goal);
+    }
+
     /// Frees expired items. Call it about once a second, from a thread that may wait for others.
     /// Takes no global lock, so commands continue meanwhile.
     pub fn maintain(&self) {
@@ -320,6 +327,7 @@ impl Cache {
     fn observed(&self, lookups: u64, misses: u64) -> Observed {
         let allocator = &self.store.allocator;
         Observed {
+            evict_for: self.store.allocator.goal(),
             lookups,
             misses,
             evictions: allocator.sweeps().evictions,

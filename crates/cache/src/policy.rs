@@ -44,6 +44,16 @@ pub(crate) const CLASSES: usize = 24;
 /// The number of queues: two per class, of new items and of protected ones.
 pub const QUEUES: usize = 2 * CLASSES;
 
+/// What eviction makes as few of as it can.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EvictFor {
+    /// Requests that miss. Among items with equally many hits, large ones go first.
+    #[default]
+    Requests,
+    /// Bytes of values that miss. Sizes don't count.
+    Bytes,
+}
+
 /// The worth of a hit, in that of a new item.
 const PROBATION: u64 = 4;
 
@@ -72,11 +82,15 @@ pub fn is_protected(queue: usize) -> bool {
     queue % 2 == 1
 }
 
-/// The worth of a block in a queue: that of one hit per byte, which is the inverse of the middle of
-/// the sizes of its class, or a quarter of that for new items. In units that leave room for two
-/// billion rounds through the smallest class.
-pub fn worth(queue: usize) -> u64 {
-    let hit = (1 << 40) >> (2 * (queue / 2).min(18) + 1);
+/// The worth of a block in a queue, or a quarter of that for new items. If requests count, it is
+/// the worth of one hit per byte, the inverse of the middle of the sizes of the class. If bytes
+/// count, a hit on an item is worth its size, which per byte is the same for all items. In units
+/// that leave room for two billion rounds through the most valuable class.
+pub fn worth(queue: usize, goal: EvictFor) -> u64 {
+    let hit = match goal {
+        EvictFor::Requests => (1 << 40) >> (2 * (queue / 2).min(18) + 1),
+        EvictFor::Bytes => 1 << 20,
+    };
     if is_protected(queue) { hit } else { hit / PROBATION }
 }
 
@@ -99,16 +113,25 @@ mod tests {
     #[test]
     fn an_item_is_worth_four_times_one_of_the_next_class() {
         for queue in 0..2 * 18 {
-            assert_eq!(worth(queue), 4 * worth(queue + 2));
+            assert_eq!(worth(queue, EvictFor::Requests), 4 * worth(queue + 2, EvictFor::Requests));
         }
-        assert!(worth(QUEUES - 2) > 0);
+        assert!(worth(QUEUES - 2, EvictFor::Requests) > 0);
+    }
+
+    #[test]
+    fn sizes_do_not_count_if_bytes_do() {
+        for queue in 2..QUEUES {
+            assert_eq!(worth(queue, EvictFor::Bytes), worth(queue - 2, EvictFor::Bytes));
+        }
     }
 
     #[test]
     fn a_new_item_is_worth_a_quarter_until_it_has_visits() {
         let [new, protected] = [0, 1].map(|visits| queue(100, visits));
         assert_eq!([new, protected].map(is_protected), [false, true]);
-        assert_eq!(4 * worth(new), worth(protected));
+        for goal in [EvictFor::Requests, EvictFor::Bytes] {
+            assert_eq!(4 * worth(new, goal), worth(protected, goal));
+        }
         assert_eq!(queue(100, MAX_VISITS), protected);
     }
 

@@ -295,6 +295,9 @@ Options for -o (the prefix no_ turns off what is on by default):
                      limit on the buffers of all connections together. Above it, the connection
                      with the largest buffers is closed. At least four times -I
                      [0: a quarter of -m, at least 64]
+  evict_for=GOAL     which misses to avoid: those of many requests, so that among items with equally
+                     many hits large ones go first, or those of many bytes; requests or bytes
+                     [requests]
   drop_privileges    block system calls that the server does not need (seccomp). Even without this
                      option, access to other files and outgoing TCP connections is blocked
                      (Landlock); no_drop_privileges turns off both

@@ -111,6 +111,7 @@ fn apply(shared: &SharedState, before: &Options, after: Options) {
     if after.memory_limit != before.memory_limit {
         shared.cache.set_limit(after.memory_bytes());
     }
+    shared.cache.set_evict_for(after.extended.evict_for);
     if after.verbose != before.verbose {
         shared.log.set_verbosity(after.verbose);
     }

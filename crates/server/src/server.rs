@@ -199,6 +199,7 @@ impl<'o> Unprivileged<'o> {
             // Tests replay transcripts of a server whose CAS values began at 1.
             let cache = if options.debug_time { cache } else { cache.with_random_cas() };
             let cache = if options.disable_evictions { cache.without_eviction() } else { cache };
+            cache.set_evict_for(options.extended.evict_for);
             Ok(match options.engine {
                 EngineKind::Relativistic => cache,
                 EngineKind::GlobalLock => cache.with_global_lock(),

@@ -33,7 +33,7 @@ use crate::memory::block::{Block, HEADER};
 use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Victim};
 use crate::memory::sum::BlockSum;
-use crate::policy;
+use crate::policy::{self, EvictFor};
 use crate::usage::SweepStats;
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
@@ -177,6 +177,16 @@ impl ItemAllocator {
         self.pinned.set_limit(limit);
         // Relaxed: as in `victim_ahead`.
         self.is_low.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets what eviction makes few of.
+    pub(crate) fn set_goal(&self, goal: EvictFor) {
+        self.pool().set_goal(goal);
+    }
+
+    /// What eviction makes few of.
+    pub(crate) fn goal(&self) -> EvictFor {
+        self.pool().goal()
     }
 
     /// Bytes of linked items.

@@ -10,7 +10,7 @@ use crate::memory::arena::{Arena, SLOT};
 use crate::memory::block::{Block, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
 use crate::memory::sum::BlockSum;
-use crate::policy;
+use crate::policy::{self, EvictFor};
 use crate::usage::SweepStats;
 use relativist_rcu::GracePeriod;
 use std::collections::{BTreeMap, VecDeque};
@@ -52,6 +52,7 @@ pub(crate) struct BlockPool {
     /// The last block's number, and the priority of the last one evicted.
     number: u64,
     level: u64,
+    goal: EvictFor,
     /// Bytes of all blocks.
     mapped: usize,
     /// Bytes of the table, as last reported.
@@ -138,6 +139,7 @@ impl BlockPool {
             waiters: 0,
             number: 0,
             level: 0,
+            goal: EvictFor::default(),
             mapped: 0,
             table: 0,
             limit,
@@ -167,6 +169,15 @@ impl BlockPool {
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         self.refusal = None;
+    }
+
+    pub(crate) fn goal(&self) -> EvictFor {
+        self.goal
+    }
+
+    /// Sets what the order of evictions makes few of, from the next eviction on.
+    pub(crate) fn set_goal(&mut self, goal: EvictFor) {
+        self.goal = goal;
     }
 
     /// Reserves `bytes` that are or become free for a thread, or ends the reservation.
@@ -470,7 +481,7 @@ impl BlockPool {
         if !evicts {
             return None;
         }
-        let priority = |block: &Block| block.stamp() + policy::worth(block.queue());
+        let priority = |block: &Block| block.stamp() + policy::worth(block.queue(), self.goal);
         let block = self.queues.iter().filter_map(first).min_by_key(priority).or(compactable)?;
         self.level = self.level.max(priority(&block));
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))

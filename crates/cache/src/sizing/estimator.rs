@@ -4,6 +4,7 @@ use super::events::Events;
 use super::miniature::{MAX_OBJECTS, Miniature, last_sampled};
 use super::report::{Estimate, FACTORS, Report, State};
 use super::working_set::WorkingSet;
+use crate::policy::EvictFor;
 use std::array;
 use std::collections::VecDeque;
 
@@ -44,6 +45,8 @@ pub(crate) struct Observed {
     pub(crate) item_bytes: u64,
     /// The memory limit in bytes.
     pub(crate) limit: u64,
+    /// What the cache's eviction makes few of.
+    pub(crate) evict_for: EvictFor,
     /// Items with numbers up to this are flushed.
     pub(crate) flushed: u64,
 }
@@ -104,7 +107,7 @@ impl Estimator {
         let capacity = observed.limit / 8 * 7;
         let totals = Totals { second: now, lookups: observed.lookups, misses: observed.misses, ..Totals::default() };
         Estimator {
-            miniatures: FACTORS.map(|factor| Miniature::new(scaled(capacity, factor), 0)),
+            miniatures: FACTORS.map(|factor| Miniature::new(scaled(capacity, factor), observed.evict_for)),
             since: [Since { totals, was_full: false }; _],
             working_set: WorkingSet::default(),
             working_set_since: now,
@@ -128,6 +131,7 @@ impl Estimator {
             self.resize(capacity, now);
         } else {
             self.adapt_capacity(observed, now);
+            self.miniatures.iter_mut().for_each(|miniature| miniature.set_evict_for(observed.evict_for));
             let Estimator { miniatures, working_set, .. } = self;
             let (count, lost) = events.drain(|event| {
                 miniatures.iter_mut().for_each(|miniature| miniature.apply(event, now));

@@ -11,6 +11,7 @@
 
 use super::events::{Event, Kind};
 use super::simulation::{Simulation, Stored, block_for};
+use crate::policy::EvictFor;
 
 /// The maximum number of objects in a simulation. A hash map of 2^14 places is full then.
 pub(super) const MAX_OBJECTS: usize = (1 << 14) / 8 * 7;
@@ -32,8 +33,9 @@ pub(super) struct Miniature {
 
 impl Miniature {
     /// A miniature of an empty cache of `capacity` bytes.
-    pub(super) fn new(capacity: u64, halvings: u32) -> Miniature {
-        let mut miniature = Miniature { simulation: Simulation::new(0), capacity, halvings, misses: 0.0 };
+    pub(super) fn new(capacity: u64, goal: EvictFor) -> Miniature {
+        let simulation = Simulation::new(0, goal);
+        let mut miniature = Miniature { simulation, capacity, halvings: 0, misses: 0.0 };
         miniature.rescale(0);
         miniature
     }
@@ -98,7 +100,8 @@ impl Miniature {
 
     /// Begins an empty simulation with twice as many keys, and keeps the estimated misses so far.
     pub(super) fn begin_with_more(&mut self, now: u32) {
-        (self.simulation, self.halvings) = (Simulation::new(0), self.halvings - 1);
+        let goal = self.simulation.evicts_for();
+        (self.simulation, self.halvings) = (Simulation::new(0, goal), self.halvings - 1);
         self.rescale(now);
     }
 
@@ -106,6 +109,11 @@ impl Miniature {
     pub(super) fn resize(&mut self, capacity: u64, now: u32) {
         self.capacity = capacity;
         self.rescale(now);
+    }
+
+    /// Sets what the simulated eviction makes few of.
+    pub(super) fn set_evict_for(&mut self, goal: EvictFor) {
+        self.simulation.set_evict_for(goal);
     }
 
     /// Drops what has expired.

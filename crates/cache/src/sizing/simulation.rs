@@ -1,7 +1,7 @@
 //! The eviction policy without memory: which items a cache would have.
 
 use crate::expiry::Expiry;
-use crate::policy::{self, QUEUES};
+use crate::policy::{self, EvictFor, QUEUES};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
 
@@ -35,9 +35,10 @@ impl Stored {
 /// [`policy`] to blocks that contain only objects.
 ///
 /// ```
+/// use relativist_cache::policy::EvictFor;
 /// use relativist_cache::sizing::{Simulation, Stored};
 ///
-/// let mut cache = Simulation::new(100);
+/// let mut cache = Simulation::new(100, EvictFor::Requests);
 /// assert!(!cache.get(1, 0));
 /// cache.put(1, Stored::lasting(60), 0);
 /// assert!(cache.get(1, 0));
@@ -48,6 +49,7 @@ impl Stored {
 pub struct Simulation {
     capacity: u64,
     block: u64,
+    goal: EvictFor,
     bytes: u64,
     level: u64,
     queues: [VecDeque<Block>; QUEUES],
@@ -78,14 +80,14 @@ struct Block {
 }
 
 impl Simulation {
-    /// An empty cache of `capacity` bytes. Its blocks are as large as those of a
-    /// [`Cache`](crate::Cache), but smaller if there would be fewer than 64.
-    pub fn new(capacity: u64) -> Simulation {
+    /// An empty cache of `capacity` bytes, whose eviction has this goal. Its blocks are as large as
+    /// those of a [`Cache`](crate::Cache), but smaller if there would be fewer than 64.
+    pub fn new(capacity: u64, goal: EvictFor) -> Simulation {
         let queues = [const { VecDeque::new() }; QUEUES];
         let objects = HashMap::default();
         let (bytes, level, entries, last_number, has_evicted) = (0, 0, 0, 0, false);
         let mut simulation =
-            Simulation { capacity, block: 0, bytes, level, queues, entries, objects, last_number, has_evicted };
+            Simulation { capacity, block: 0, goal, bytes, level, queues, entries, objects, last_number, has_evicted };
         simulation.resize([capacity, block_for(capacity)], 0);
         simulation
     }
@@ -176,6 +178,16 @@ impl Simulation {
         self.make_room(capacity, now);
     }
 
+    /// What its eviction makes few of.
+    pub(super) fn evicts_for(&self) -> EvictFor {
+        self.goal
+    }
+
+    /// Sets what its eviction makes few of.
+    pub(super) fn set_evict_for(&mut self, goal: EvictFor) {
+        self.goal = goal;
+    }
+
     /// Evicts until there are at most `bytes`.
     fn make_room(&mut self, bytes: u64, now: u32) {
         while self.bytes > bytes && self.evict(now) {}
@@ -198,7 +210,10 @@ impl Simulation {
     /// Evicts a block. Returns false if there is none.
     fn evict(&mut self, now: u32) -> bool {
         let queues = self.queues.iter().enumerate();
-        let heads = queues.filter_map(|(index, queue)| Some((queue.front()?.stamp + policy::worth(index), index)));
+        let priority = |(index, queue): (usize, &VecDeque<Block>)| {
+            Some((queue.front()?.stamp + policy::worth(index, self.goal), index))
+        };
+        let heads = queues.filter_map(priority);
         let Some((priority, index)) = heads.min() else { return false };
         self.level = self.level.max(priority);
         let block = self.queues[index].pop_front().unwrap_or_default();
@@ -247,7 +262,7 @@ mod tests {
 
     #[test]
     fn visited_objects_outlive_others() {
-        let mut cache = Simulation::new(6400);
+        let mut cache = Simulation::new(6400, EvictFor::Requests);
         (0..64).for_each(|hash| cache.put(hash, Stored::lasting(100), 0));
         assert!(!cache.has_evicted());
         assert!(cache.get(3, 0));
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn expired_objects_are_absent_and_are_no_evictions() {
-        let mut cache = Simulation::new(1000);
+        let mut cache = Simulation::new(1000, EvictFor::Requests);
         cache.put(1, Stored { size: 600, expiry: Expiry::from_bits(50) }, 0);
         assert!(cache.get(1, 49) && !cache.get(1, 50) && cache.is_empty());
         cache.put(1, Stored { size: 600, expiry: Expiry::from_bits(50) }, 0);
@@ -272,7 +287,7 @@ mod tests {
 
     #[test]
     fn entries_of_replaced_and_removed_objects_are_bounded() {
-        let mut cache = Simulation::new(1 << 20);
+        let mut cache = Simulation::new(1 << 20, EvictFor::Requests);
         for round in 0..100_000_u64 {
             cache.put(round % 7, Stored::lasting(10), 0);
             if round % 5 == 0 {
@@ -286,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_object_larger_than_the_cache_is_not_stored_and_replaces_the_old_one() {
-        let mut cache = Simulation::new(100);
+        let mut cache = Simulation::new(100, EvictFor::Requests);
         cache.put(1, Stored::lasting(10), 0);
         cache.put(1, Stored::lasting(101), 0);
         assert!(cache.is_empty() && cache.bytes == 0);
@@ -294,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_smaller_cache_keeps_what_fits() {
-        let mut cache = Simulation::new(1000);
+        let mut cache = Simulation::new(1000, EvictFor::Requests);
         (0..100).for_each(|hash| cache.put(hash, Stored::lasting(10), 0));
         cache.resize([200, 10], 0);
         assert_eq!((cache.len(), cache.bytes), (20, 200));

@@ -5,6 +5,7 @@ use super::events::{Event, Events, Kind};
 use super::miniature::MAX_OBJECTS;
 use super::{FACTORS, Simulation, State, Stored};
 use crate::expiry::Expiry;
+use crate::policy::EvictFor;
 use std::collections::HashSet;
 
 const START: u32 = 1_000_000;
@@ -94,12 +95,13 @@ fn estimates_are_right_at_five_sizes() {
     let (keys, requests) = (100_000, zipf(100_000, 400_000));
     let all: u64 = (0..keys).map(size).sum();
     let capacity = all / 10;
-    let real =
-        FACTORS.map(|factor| misses(&mut Simulation::new((capacity as f64 * factor) as u64), &requests, |_, _, _| ()));
+    let real = FACTORS.map(|factor| {
+        misses(&mut Simulation::new((capacity as f64 * factor) as u64, EvictFor::Requests), &requests, |_, _, _| ())
+    });
     for seed in 1..=3 {
         let mut scene = Scene::new(capacity);
         let mut count = 0;
-        misses(&mut Simulation::new(capacity), &requests, |key, is_hit, cache| {
+        misses(&mut Simulation::new(capacity, EvictFor::Requests), &requests, |key, is_hit, cache| {
             scene.look_up(mixed(key + 1, seed), size(key), is_hit);
             count += 1;
             if count % 1000 == 0 {

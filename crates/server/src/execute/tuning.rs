@@ -36,6 +36,7 @@ impl Tuning {
         let mut settings = self.lock();
         (settings.maxconns_fast, settings.idle_timeout) = (after.maxconns_fast, after.idle_timeout);
         settings.read_buf_mem_limit = after.read_buf_mem_limit;
+        settings.evict_for = after.evict_for;
         // Clients can change this one.
         if after.lru_crawler != before.lru_crawler {
             settings.lru_crawler = after.lru_crawler;

@@ -21,11 +21,12 @@ const CHANGEABLE: [&str; 9] = [
 ];
 
 /// Options of `-o` that the running server can change. Those of TLS hold for new connections.
-const CHANGEABLE_EXTENDED: [&str; 11] = [
+const CHANGEABLE_EXTENDED: [&str; 12] = [
     "maxconns_fast",
     "idle_timeout",
     "lru_crawler",
     "read_buf_mem_limit",
+    "evict_for",
     "ssl_chain_cert",
     "ssl_key",
     "ssl_keyformat",
@@ -131,6 +132,7 @@ impl Options {
             idle_timeout: new.extended.idle_timeout,
             lru_crawler: new.extended.lru_crawler,
             read_buf_mem_limit: new.extended.read_buf_mem_limit,
+            evict_for: new.extended.evict_for,
             ssl,
             ..self.extended.clone()
         };
@@ -278,6 +280,7 @@ mod tests {
             "idle_timeout=5",
             "no_lru_crawler",
             "read_buf_mem_limit=9",
+            "evict_for=bytes",
             "ssl_chain_cert=c",
             "ssl_key=k",
             "ssl_keyformat=2",

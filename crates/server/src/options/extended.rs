@@ -1,6 +1,7 @@
 //! The options of `-o`.
 
 use super::Ssl;
+use relativist_cache::policy::EvictFor;
 use std::str::FromStr;
 
 /// The options of `-o`.
@@ -20,6 +21,8 @@ pub struct Extended {
     pub drop_privileges: Option<bool>,
     /// The limit on the buffers of all connections, in MiB; 0 for one that follows from `-m`.
     pub read_buf_mem_limit: u32,
+    /// What eviction makes few of.
+    pub evict_for: EvictFor,
     /// TLS settings.
     pub ssl: Ssl,
     /// Options without effect.
@@ -66,6 +69,7 @@ impl Default for Extended {
             watcher_logbuf_size: 256,
             drop_privileges: None,
             read_buf_mem_limit: 0,
+            evict_for: EvictFor::default(),
             ssl: Ssl::default(),
             ignored: Ignored::default(),
         }
@@ -155,6 +159,7 @@ impl Extended {
             "no_lru_crawler" => self.lru_crawler = false,
             "watcher_logbuf_size" => self.watcher_logbuf_size = value.number(1..=1 << 20)?,
             "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(0..=10_000)?,
+            "evict_for" => self.evict_for = value.evict_for()?,
             "ssl_chain_cert" => self.ssl.chain_cert = Some(value.given()?.into()),
             "ssl_key" => self.ssl.key = Some(value.given()?.into()),
             "ssl_keyformat" => self.ssl.keyformat = value.number(1..=2)?,
@@ -211,6 +216,14 @@ impl<'w> Value<'w> {
     fn list(&self) -> Result<Vec<u32>, String> {
         let number = |word: &str| word.parse().map_err(|_| format!("{}: {word:?} is not a number", self.name));
         self.given()?.split('-').map(number).collect()
+    }
+
+    fn evict_for(&self) -> Result<EvictFor, String> {
+        match self.given()? {
+            "requests" => Ok(EvictFor::Requests),
+            "bytes" => Ok(EvictFor::Bytes),
+            _ => Err(format!("{} must be requests or bytes", self.name)),
+        }
     }
 
     fn one_of(&self, words: &[&str]) -> Result<String, String> {

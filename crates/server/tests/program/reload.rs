@@ -124,6 +124,29 @@ fn memory_can_shrink_and_grow() {
     assert!(log.contains("--memory-limit was 64, and is now 16") && log.contains("is now 64"), "{log}");
 }
 
+/// Large items come after small ones, and nothing is requested.
+#[test]
+fn eviction_can_be_for_requests_or_for_bytes() {
+    const SMALL: usize = 5_000;
+    let mut server = Reloadable::start("memory-limit = 16\nverbose = 1\n", "");
+    let value = "x".repeat(100_000);
+    let remaining = |server: &Reloadable| {
+        let small: String = (0..SMALL).map(|n| format!("set s{n} 0 0 2 noreply\r\nxx\r\n")).collect();
+        let large: String = (0..400).map(|n| format!("set k{n} 0 0 100000 noreply\r\n{value}\r\n")).collect();
+        server.ask("flush_all\r\n");
+        server.ask(&(small + &large));
+        let gets: String = (0..SMALL).map(|n| format!("mg s{n}\r\n")).collect();
+        server.ask(&gets).matches("HD").count()
+    };
+    assert_eq!((server.setting("evict_for").as_str(), remaining(&server)), ("requests", SMALL));
+    server.reload("memory-limit = 16\nverbose = 1\nextended = ['evict_for=bytes']\n");
+    assert_eq!(server.setting("evict_for"), "bytes");
+    let remaining_for_bytes = remaining(&server);
+    assert!(remaining_for_bytes < SMALL / 2, "{remaining_for_bytes}: only those of an open block stay");
+    server.reload("memory-limit = 16\nverbose = 1\nextended = ['evict_for=requests']\n");
+    assert_eq!((server.setting("evict_for").as_str(), remaining(&server)), ("requests", SMALL));
+}
+
 #[test]
 fn what_a_client_has_set_stays_until_the_file_changes_it() {
     let mut server = Reloadable::start("memory-limit = 64\nverbose = 1\n", "");

@@ -2,6 +2,7 @@
 
 use super::{Executor, Report};
 use crate::options::{Extended, Ssl};
+use relativist_cache::policy::EvictFor;
 use std::path::Path;
 
 impl Executor<'_> {
@@ -82,6 +83,10 @@ impl Executor<'_> {
             worker_logbuf_size: kibibytes(tuning.ignored.worker_logbuf_size),
             read_buf_mem_limit: u64::from(tuning.read_buf_mem_limit) << 20,
             track_sizes: yes(tuning.track_sizes),
+            evict_for: match tuning.evict_for {
+                EvictFor::Requests => "requests",
+                EvictFor::Bytes => "bytes",
+            },
             inline_ascii_response: "no",
         }
     }

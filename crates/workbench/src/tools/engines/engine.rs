@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use relativist_cache::policy::EvictFor;
 use relativist_cache::sizing::FACTORS;
 use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
 
@@ -44,6 +45,13 @@ impl Ours {
         let [limit, largest] = [plan.limit, plan.largest_item].map(|bytes| bytes as usize);
         let cache = Cache::new(clock, limit, largest);
         cache.map(Self).map_err(|_| anyhow!("{limit} bytes are too few for the cache"))
+    }
+
+    /// Makes a cache that avoids misses of bytes instead of requests.
+    pub fn for_bytes(plan: Plan) -> Result<Self> {
+        let ours = Self::new(plan)?;
+        ours.0.set_evict_for(EvictFor::Bytes);
+        Ok(ours)
     }
 
     pub fn with_global_lock(self) -> Self {

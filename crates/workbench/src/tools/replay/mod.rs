@@ -15,6 +15,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail, ensure};
 use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
+use relativist_cache::policy::EvictFor;
 use relativist_cache::sizing::FACTORS;
 use serde::Serialize;
 
@@ -109,8 +110,12 @@ enum Candidate {
     Gdsf,
     /// The policy of relativistd alone
     Policy,
+    /// The same with -o evict_for=bytes
+    PolicyBytes,
     /// The whole cache of relativistd
     Relativistd,
+    /// The same with -o evict_for=bytes
+    RelativistdBytes,
     /// The whole cache of Segcache, which merges segments
     #[cfg(feature = "segcache")]
     SegcacheMerge,
@@ -127,7 +132,7 @@ impl Candidate {
     /// Returns whether the limit includes everything that the cache needs.
     fn is_whole(self) -> bool {
         match self {
-            Self::Relativistd => true,
+            Self::Relativistd | Self::RelativistdBytes => true,
             #[cfg(feature = "segcache")]
             Self::SegcacheMerge | Self::SegcacheS3Fifo => true,
             _ => false,
@@ -158,8 +163,10 @@ impl Candidate {
             Self::Sieve => Box::new(Sieve::new(sizes, capacity)),
             Self::S3Fifo => Box::new(S3Fifo::new(sizes, capacity)),
             Self::Gdsf => Box::new(Gdsf::new(sizes, capacity)),
-            Self::Policy => Box::new(Policy::new(sizes, capacity)),
+            Self::Policy => Box::new(Policy::new(sizes, capacity, EvictFor::Requests)),
+            Self::PolicyBytes => Box::new(Policy::new(sizes, capacity, EvictFor::Bytes)),
             Self::Relativistd => Box::new(Whole::new(sizes, capacity, |plan| Ours::new(plan).map(Ours::with_sizing))?),
+            Self::RelativistdBytes => Box::new(Whole::new(sizes, capacity, Ours::for_bytes)?),
             #[cfg(feature = "segcache")]
             Self::SegcacheMerge => Box::new(segcache(Segcache::MERGE)?),
             #[cfg(feature = "segcache")]
@@ -437,13 +444,13 @@ mod tests {
     /// whole cache is not here. Its hash function has a random seed.)
     #[test]
     fn generated_traces_have_known_results() {
-        use Candidate::{Belady, BeladySize, Fifo, Gdsf, Lru, Policy, S3Fifo, SegmentedLru, Sieve};
-        let policies = [Lru, Fifo, SegmentedLru, Sieve, S3Fifo, Gdsf, Policy, Belady, BeladySize];
+        use Candidate::{Belady, BeladySize, Fifo, Gdsf, Lru, Policy, PolicyBytes, S3Fifo, SegmentedLru, Sieve};
+        let policies = [Lru, Fifo, SegmentedLru, Sieve, S3Fifo, Gdsf, Policy, PolicyBytes, Belady, BeladySize];
         let expected = [
-            [16311, 18116, 13635, 13529, 13575, 11596, 11598, 10229, 8223],
-            [20632, 21773, 19139, 19149, 19187, 18120, 18074, 16687, 14068],
-            [27622, 28656, 26442, 26442, 26635, 25800, 25752, 24456, 24456],
-            [16250, 17486, 17320, 17655, 16993, 13638, 13729, 11358, 9431],
+            [16311, 18116, 13635, 13529, 13575, 11596, 11598, 14386, 10229, 8223],
+            [20632, 21773, 19139, 19149, 19187, 18120, 18074, 19893, 16687, 14068],
+            [27622, 28656, 26442, 26442, 26635, 25800, 25752, 26806, 24456, 24456],
+            [16250, 17486, 17320, 17655, 16993, 13638, 13729, 17024, 11358, 9431],
         ];
         for (&kind, expected) in Kind::value_variants().iter().zip(expected) {
             let trace = generate(kind, 40_000, 1);

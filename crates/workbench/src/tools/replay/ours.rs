@@ -1,6 +1,7 @@
 //! The policy of `relativistd` alone, where only the sizes of objects count; and whole caches.
 
 use anyhow::Result;
+use relativist_cache::policy::EvictFor;
 use relativist_cache::sizing::{FACTORS, Simulation, Stored};
 
 use super::reference::Cache;
@@ -14,8 +15,8 @@ pub(super) struct Policy<'t> {
 
 impl<'t> Policy<'t> {
     /// Makes an empty cache.
-    pub(super) fn new(sizes: &'t [u64], capacity: u64) -> Self {
-        Self { sizes, simulation: Simulation::new(capacity) }
+    pub(super) fn new(sizes: &'t [u64], capacity: u64, goal: EvictFor) -> Self {
+        Self { sizes, simulation: Simulation::new(capacity, goal) }
     }
 }
 

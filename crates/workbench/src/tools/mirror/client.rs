@@ -2,12 +2,11 @@
 //! queue of the secondary.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::Result;
 use relativist_memcache::{Decoded, Decoder, Limits, Protocol, binary};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::compare::{self, Job};
 use super::framing::{Dialect, Piece, Splitter};
@@ -53,6 +52,10 @@ impl Drop for Flush {
 }
 
 /// Serves the client with this number until it or the primary disconnects, or `stop` becomes true.
+///
+/// The primary may execute whatever it has received, also after the client has disconnected or
+/// broken. So its replies are received to the end: each request reaches both servers or neither,
+/// and a key is not compared while the primary may still change it.
 pub(super) async fn serve(mirror: Arc<Mirror>, client: Stream, number: u64, stop: watch::Receiver<bool>) -> Result<()> {
     let (mut from_client, to_client) = tokio::io::split(client);
     let mut input = Vec::new();
@@ -71,12 +74,12 @@ pub(super) async fn serve(mirror: Arc<Mirror>, client: Stream, number: u64, stop
     {
         let requests = Requests::new(Arc::clone(&mirror), dialect, number, to_primary, pending);
         let replies = Replies { mirror, from_primary, to_client, splitter: Splitter::new(dialect), answered, jobs };
-        let (requests, replies) = (requests.run(from_client, input, stop), replies.run());
+        let is_broken = Notify::new();
+        let (requests, replies) = (requests.run(from_client, input, stop, &is_broken), replies.run(&is_broken));
         tokio::pin!(requests, replies);
-        // When the client disconnects, the primary still answers what it has received.
         tokio::select! {
-            _ = &mut replies => (),
-            _ = &mut requests => drop(replies.await),
+            () = &mut replies => (),
+            _ = &mut requests => replies.await,
         }
     }
     Ok(comparing.await?)
@@ -123,28 +126,42 @@ impl Requests {
         Self { mirror, dialect, client, text, binary, to_primary, output: Vec::new(), pending, partial: None }
     }
 
+    /// Forwards requests until the client disconnects, `stop` becomes true, or the client
+    /// `is_broken`.
     async fn run(
         mut self,
-        mut client: ReadHalf<Stream>,
-        mut input: Vec<u8>,
+        client: ReadHalf<Stream>,
+        input: Vec<u8>,
         mut stop: watch::Receiver<bool>,
+        is_broken: &Notify,
     ) -> Result<()> {
-        loop {
-            let is_over = self.forward(&mut input).await?;
-            self.send().await?;
-            if is_over {
-                // Whatever follows is not a request that can be compared.
-                self.to_primary.write_all(&std::mem::take(&mut input)).await?;
-                tokio::io::copy(&mut client, &mut self.to_primary).await?;
-                break;
-            }
-            input.reserve(READ);
-            tokio::select! {
-                read = client.read_buf(&mut input) => if read? == 0 { break },
-                _ = stop.wait_for(|&stops| stops) => break,
-            }
+        tokio::select! {
+            forwarded = self.forward_all(client, input) => forwarded?,
+            _ = stop.wait_for(|&stops| stops) => (),
+            () = is_broken.notified() => (),
+        }
+        if let Some(partial) = self.partial.take() {
+            // The primary has received a part of it.
+            self.pending.send(partial).await?;
         }
         Ok(self.to_primary.shutdown().await?)
+    }
+
+    /// Forwards what the client sends until it disconnects or breaks. Fails if the primary does.
+    async fn forward_all(&mut self, mut client: ReadHalf<Stream>, mut input: Vec<u8>) -> Result<()> {
+        let mut is_over = false;
+        loop {
+            if !is_over {
+                is_over = self.forward(&mut input).await?;
+            }
+            if is_over {
+                // Whatever follows is not a request that can be compared.
+                self.output.append(&mut input);
+            }
+            self.send().await?;
+            input.reserve(READ);
+            let Ok(1..) = client.read_buf(&mut input).await else { return Ok(()) };
+        }
     }
 
     async fn send(&mut self) -> Result<()> {
@@ -208,12 +225,12 @@ impl Requests {
     }
 
     fn begin(&self, mut request: Request) -> Pending {
-        let counters = &self.mirror.tally.counters;
-        counters.requests.fetch_add(1, Relaxed);
         let is_copied = request.route == Route::Both;
-        if !is_copied && !request.is_fence && request.keys.is_empty() {
-            counters.primary_only.fetch_add(1, Relaxed);
-        }
+        let is_for_primary = !is_copied && !request.is_fence && request.keys.is_empty();
+        self.mirror.tally.count(|found| {
+            found.requests += 1;
+            found.not_compared.primary_only += u64::from(is_for_primary);
+        });
         let flush = (request.verb == Verb::Flush).then(|| Flush::begin(&self.mirror.keys));
         let copy = is_copied.then(|| self.copy(&request)).flatten();
         let is_write = request.verb.is_write();
@@ -228,7 +245,6 @@ impl Requests {
 
     /// Reserves what is needed to compare a request, if the secondary is used.
     fn copy(&self, request: &Request) -> Option<(u64, Charge)> {
-        let counters = &self.mirror.tally.counters;
         let generation = self.mirror.generation();
         let charge = generation.and_then(|generation| {
             let charge = self.mirror.charge(request.bytes.len());
@@ -237,7 +253,7 @@ impl Requests {
             }
             Some((generation, charge?))
         });
-        counters.not_sent.fetch_add(u64::from(charge.is_none()), Relaxed);
+        self.mirror.tally.count(|found| found.not_compared.not_sent += u64::from(charge.is_none()));
         charge
     }
 
@@ -282,7 +298,7 @@ impl Requests {
 
     /// Returns a store that is not compared, because its value is too large to keep.
     fn too_large(&self, key: &[u8]) -> Request {
-        self.mirror.tally.counters.too_large.fetch_add(1, Relaxed);
+        self.mirror.tally.count(|found| found.not_compared.too_large += 1);
         Request { keys: vec![key.to_vec()], ..Request::new(self.dialect, Verb::Other, Route::PrimaryOnly) }
     }
 }
@@ -298,16 +314,29 @@ struct Replies {
 }
 
 impl Replies {
-    async fn run(mut self) -> Result<()> {
+    /// Forwards replies until the primary disconnects. Notifies `is_broken` if the client does not
+    /// receive them.
+    async fn run(mut self, is_broken: &Notify) {
+        // However the connection to the primary has ended, the primary executes nothing more.
+        let _ = self.forward(is_broken).await;
+        // The client may be gone.
+        let _ = self.to_client.shutdown().await;
+        while let Ok(pending) = self.answered.try_recv() {
+            let is_lost = pending.copy.is_some();
+            self.mirror.tally.count(|found| found.not_compared.unanswered += u64::from(is_lost));
+        }
+    }
+
+    async fn forward(&mut self, is_broken: &Notify) -> Result<()> {
         let (mut input, mut output, mut reply) = (vec![0; READ], Vec::with_capacity(READ), Vec::new());
-        // Whether the current reply is too large to keep.
-        let mut is_too_large = false;
+        // Whether the current reply is too large to keep, and whether the client receives replies.
+        let (mut is_too_large, mut is_connected) = (false, true);
         loop {
             let count = self.from_primary.read(&mut input).await?;
             if count == 0 {
-                return Ok(self.to_client.shutdown().await?);
+                return Ok(());
             }
-            let Self { mirror, splitter, answered, jobs, .. } = &mut self;
+            let Self { mirror, splitter, answered, jobs, .. } = self;
             splitter.feed(&input[..count], |piece| {
                 match piece {
                     Piece::Bytes(bytes) => {
@@ -330,7 +359,10 @@ impl Replies {
                 }
                 Ok::<_, anyhow::Error>(())
             })?;
-            self.to_client.write_all(&output).await?;
+            if is_connected && self.to_client.write_all(&output).await.is_err() {
+                is_connected = false;
+                is_broken.notify_one();
+            }
             output.clear();
         }
     }
@@ -342,13 +374,13 @@ fn submit(mirror: &Mirror, jobs: &mpsc::Sender<Job>, pending: Pending, reply: Ve
     let Pending { request, tickets, flush, copy } = pending;
     let Some((generation, mut charge)) = copy else { return };
     if is_too_large {
-        mirror.tally.counters.too_large.fetch_add(1, Relaxed);
+        mirror.tally.count(|found| found.not_compared.too_large += 1);
         return;
     }
     let has_room = charge.grow(reply.len());
     let job = Job { request, tickets, reply, generation, _flush: flush, _charge: charge };
     if !has_room || jobs.try_send(job).is_err() {
-        mirror.tally.counters.not_sent.fetch_add(1, Relaxed);
+        mirror.tally.count(|found| found.not_compared.not_sent += 1);
         mirror.fail(generation, "too many requests wait for the secondary".into());
     }
 }

@@ -1,7 +1,6 @@
 //! Sends a client's requests to the secondary, and compares the replies.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Result, bail};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -70,7 +69,7 @@ async fn handle(mirror: &Mirror, dialect: Dialect, link: &mut Option<Link>, mut 
     let Some(generation) = mirror.generation() else { return Ok(()) };
     let before = batch.len();
     batch.retain(|job| job.generation == generation);
-    mirror.tally.counters.not_sent.fetch_add((before - batch.len()) as u64, Relaxed);
+    mirror.tally.count(|found| found.not_compared.not_sent += (before - batch.len()) as u64);
     let mut output = Vec::new();
     batch.retain_mut(|job| {
         let bytes = for_secondary(mirror, job);
@@ -109,7 +108,7 @@ fn for_secondary(mirror: &Mirror, job: &mut Job) -> Option<Vec<u8>> {
     if cas.is_some() || is_success(request, reply) {
         return Some(request.with_cas(cas));
     }
-    mirror.tally.counters.cas_unknown.fetch_add(1, Relaxed);
+    mirror.tally.count(|found| found.not_compared.cas_unknown += 1);
     if !reply.is_empty() {
         // The primary refused the request, so the item is the same as before. Without a reply that
         // is not known, and the key becomes unknown.
@@ -155,7 +154,7 @@ fn compare(mirror: &Mirror, job: Job, secondary: &[u8]) {
     let Job { request, tickets, reply: primary, .. } = job;
     let tally = &mirror.tally;
     let Some(primary_parts) = parts(&request, &primary) else {
-        tally.counters.not_understood.fetch_add(1, Relaxed);
+        tally.count(|found| found.not_compared.not_understood += 1);
         return;
     };
     let Some(secondary_parts) = parts(&request, secondary).filter(|parts| parts.len() == primary_parts.len()) else {

@@ -336,3 +336,68 @@ fn a_secondary_that_comes_back_is_compared_again() {
     assert_eq!((found.different, found.missing_on_secondary, found.not_compared.unknown), (0, 0, 1), "{found:#?}");
     client.end();
 }
+
+/// What a client has sent before it breaks reaches both servers, although the client receives no
+/// reply: all of it is compared.
+#[test]
+fn both_servers_get_what_a_client_sends_before_it_breaks() {
+    let servers = [Running::start(""), Running::start("")];
+    // A primary that executes nothing before the client has gone.
+    let gate = TcpListener::bind("127.0.0.1:0").unwrap();
+    let primary = Address::Tcp(gate.local_addr().unwrap());
+    let mirrored = Mirrored::start(&primary, &servers[1].address, SOON);
+    // These replies are larger than what the mirror receives at once.
+    let requests: Vec<String> = std::iter::once(format!("set large 0 0 9000\r\n{:9000}\r\n", ""))
+        .chain((0..30).map(|_| "get large\r\n".into()))
+        .chain((0..100).map(|key| format!("set k{key} 0 0 1\r\na\r\n")))
+        .collect();
+    let count = requests.len() as u64;
+    let mut client = mirrored.client();
+    client.0.write_all(requests.concat().as_bytes()).unwrap();
+    // The mirror drops the beginning of a request: neither server gets it.
+    client.0.write_all(b"set k0 0 0 1\r\n").unwrap();
+    mirrored.wait("requests", |found| found.requests == count);
+    socket2::SockRef::from(&client.0).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(client);
+
+    let (mut from_mirror, _) = gate.accept().unwrap();
+    let mut to_primary = TcpStream::connect(servers[0].address.to_string()).unwrap();
+    let (mut from_primary, mut to_mirror) = (to_primary.try_clone().unwrap(), from_mirror.try_clone().unwrap());
+    for stream in [&from_mirror, &from_primary] {
+        stream.set_read_timeout(Some(patience())).unwrap();
+    }
+    let replies = thread::spawn(move || std::io::copy(&mut from_primary, &mut to_mirror).map(drop));
+    std::io::copy(&mut from_mirror, &mut to_primary).unwrap();
+    to_primary.shutdown(std::net::Shutdown::Write).unwrap();
+    replies.join().unwrap().unwrap();
+    from_mirror.shutdown(std::net::Shutdown::Write).unwrap();
+
+    let found = mirrored.wait("comparison", |found| found.same == count);
+    assert_eq!((found.requests, found.different, found.not_compared.unanswered), (count, 0, 0), "{found:#?}");
+    for server in &servers {
+        let mut direct = Client(TcpStream::connect(server.address.to_string()).unwrap());
+        direct.ask("get k0 k99\r\n", "VALUE k0 0 1\r\na\r\nVALUE k99 0 1\r\na\r\nEND\r\n");
+    }
+}
+
+/// A primary that breaks has answered only a part of the requests. It is not known what it has done
+/// with the others.
+#[test]
+fn requests_without_a_reply_of_the_primary_are_counted() {
+    let secondary = Running::start("");
+    let primary = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::Tcp(primary.local_addr().unwrap());
+    let mirrored = Mirrored::start(&address, &secondary.address, SOON);
+    let mut client = mirrored.client();
+    client.0.write_all(b"set a 0 0 1\r\na\r\nset b 0 0 1\r\nb\r\n").unwrap();
+    let (mut from_mirror, _) = primary.accept().unwrap();
+    from_mirror.read_exact(&mut [0; "set a 0 0 1\r\na\r\nmn\r\nset b 0 0 1\r\nb\r\nmn\r\n".len()]).unwrap();
+    from_mirror.write_all(b"STORED\r\nMN\r\n").unwrap();
+    drop(from_mirror);
+    let found = mirrored.wait("comparison", |found| found.same + found.not_compared.unanswered == 2);
+    assert_eq!((found.same, found.different), (1, 0), "{found:#?}");
+    client.ask("", "STORED\r\n");
+    client.end();
+    let mut direct = Client(TcpStream::connect(secondary.address.to_string()).unwrap());
+    direct.ask("get a b\r\n", "VALUE a 0 1\r\na\r\nEND\r\n");
+}

@@ -125,20 +125,29 @@ fn after(request: &Request, state: State, primary: &Part<'_>, secondary: &Part<'
     };
     let outcome = primary.outcome;
     if matches!(outcome, Outcome::Error | Outcome::OutOfMemory) {
-        // A `set` that fails removes the item.
-        return if request.verb.is_write() { State::Unknown } else { state };
+        // A `set` that fails removes the item. A count that finds something else than a number does
+        // not.
+        let is_unchanged = !request.verb.is_write() || primary.presence == Some(true);
+        return if is_unchanged { state } else { State::Unknown };
     }
     match (request.verb, outcome) {
         (Verb::Keyless | Verb::Flush | Verb::Other, _) => State::Unknown,
         (Verb::Get | Verb::GetAndTouch, Outcome::Unspoken) | (_, Outcome::NotFound) => State::Absent,
         (Verb::Get, _) => match state {
             State::Present { expires, cas: known } => State::Present { expires, cas: cas.or(known) },
-            _ => State::Present { expires: true, cas },
+            _ if primary.is_whole => State::Present { expires: true, cas },
+            _ => State::Unknown,
         },
+        (Verb::GetAndTouch, _) if state == State::Unknown && !primary.is_whole => State::Unknown,
         (Verb::GetAndTouch, _) => stored,
         (Verb::Delete, Outcome::Success | Outcome::Unspoken) => State::Absent,
         (Verb::Set, Outcome::Success | Outcome::Unspoken) | (Verb::Add | Verb::Replace, Outcome::Success) => stored,
-        (Verb::Add, Outcome::Unspoken) if state == State::Absent => stored,
+        (Verb::Add, Outcome::Unspoken) => match state {
+            State::Absent => stored,
+            // The item may have expired on one server only, which has then stored another one.
+            State::Present { expires: true, .. } => State::Unknown,
+            _ => state,
+        },
         (Verb::Replace, Outcome::Unspoken) => match state {
             State::Present { expires, .. } => State::present(expires || request.expires),
             _ => state,
@@ -205,8 +214,17 @@ mod tests {
             verdict("gets k\r\n", State::Unknown, "VALUE k 0 1 5\r\na\r\nEND\r\n", "VALUE k 0 1 9\r\na\r\nEND\r\n"),
             (Verdict::Same, seen)
         );
-        let same = verdict("mg k c t l k v\r\n", KNOWN, "VA 1 c5 t10 l3 kk\r\na\r\n", "VA 1 c9 t9 l0 kk\r\na\r\n");
+        let [primary, secondary] = ["VA 1 c5 t10 l3 h1 kk\r\na\r\n", "VA 1 c9 t9 l0 h0 kk\r\na\r\n"];
+        let same = verdict("mg k c t l h k v\r\n", KNOWN, primary, secondary);
         assert_eq!(same, (Verdict::Same, State::Present { expires: false, cas: Some((5, 9)) }));
+        // These replies show only a part of an item.
+        for request in ["mg k t\r\n", "mg k t T30\r\n"] {
+            assert_eq!(verdict(request, State::Unknown, "HD t9\r\n", "HD t9\r\n").1, State::Unknown);
+        }
+        let whole = verdict("mg k f v\r\n", State::Unknown, "VA 1 f7\r\na\r\n", "VA 1 f7\r\na\r\n");
+        assert_eq!(whole.1, State::Present { expires: true, cas: None });
+        // An item that has expired already.
+        assert_eq!(verdict("mg k t T-1\r\n", KNOWN, "HD t4294967232\r\n", "HD t0\r\n").0, Verdict::Same);
     }
 
     #[test]
@@ -219,6 +237,14 @@ mod tests {
         assert_eq!(verdict("ma k N0\r\n", KNOWN, "HD\r\n", "HD\r\n").1, State::Unknown);
         assert_eq!(verdict("ma k N0 J7 v\r\n", KNOWN, "VA 1\r\n8\r\n", "VA 1\r\n7\r\n").0, missing);
         assert_eq!(verdict("mg k N0 v\r\n", KNOWN, "VA 1\r\na\r\n", "VA 0 W\r\n\r\n").0, missing);
+        let expired = State::Present { expires: true, cas: None };
+        let missing = Verdict::Missing { on_secondary: false, expires: true };
+        let not_a_number = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+        assert_eq!(verdict("incr k 1\r\n", expired, "NOT_FOUND\r\n", not_a_number).0, missing);
+        assert_eq!(verdict("ma k N0 J7 v\r\n", expired, "VA 1\r\n7\r\n", not_a_number).0, missing);
+        let missing = Verdict::Missing { on_secondary: true, expires: true };
+        assert_eq!(verdict("ms k 1 q MR\r\nx\r\n", expired, "", "NS\r\n").0, missing);
+        assert_eq!(verdict("add k 0 0 1 noreply\r\nx\r\n", expired, "", "").1, State::Unknown);
         let gone = verdict("delete k\r\n", KNOWN, "DELETED\r\n", "DELETED\r\n");
         assert_eq!(gone, (Verdict::Same, State::Absent));
         let back = verdict("get k\r\n", State::Absent, "END\r\n", hit);

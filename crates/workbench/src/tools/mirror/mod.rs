@@ -29,7 +29,6 @@ mod shadow;
 mod tally;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -253,7 +252,10 @@ async fn serve(
                 (place, listener.accept().await)
             } => match accepted {
                 (place, Ok(client)) => {
-                    let number = 1 + mirror.tally.counters.clients.fetch_add(1, Relaxed);
+                    let number = mirror.tally.count(|found| {
+                        found.clients += 1;
+                        found.clients
+                    });
                     let serving = client::serve(Arc::clone(mirror), client, number, stops.clone());
                     clients.spawn(async move {
                         // A broken connection ends, as it would without the mirror.

@@ -31,6 +31,8 @@ pub(super) struct Part<'a> {
     pub(super) ttl: Option<i64>,
     /// Whether there was an item before the request, if the reply shows that.
     pub(super) presence: Option<bool>,
+    /// Whether the reply shows the value and the flags of an item.
+    pub(super) is_whole: bool,
 }
 
 impl<'a> Part<'a> {
@@ -47,7 +49,7 @@ impl<'a> Part<'a> {
             Outcome::Unspoken => request.is_read().then_some(false),
             Outcome::Error | Outcome::OutOfMemory => None,
         };
-        Self { outcome, status: status.into(), value, cas: None, ttl: None, presence }
+        Self { outcome, status: status.into(), value, cas: None, ttl: None, presence, is_whole: false }
     }
 
     fn of_line(request: &Request, line: &[u8]) -> Self {
@@ -60,13 +62,26 @@ impl<'a> Part<'a> {
             _ if is_error(line) => (Outcome::Error, line),
             _ => (Outcome::Success, line),
         };
-        Self::new(request, outcome, status, b"")
+        let mut part = Self::new(request, outcome, status, b"");
+        if line == NOT_A_NUMBER {
+            part.presence = Some(true);
+        }
+        part
+    }
+
+    /// Returns the part of a request without a reply. `is_success`: only success has none.
+    fn of_silence(request: &Request, is_success: bool) -> Self {
+        let outcome = if is_success { Outcome::Success } else { Outcome::Unspoken };
+        Self { outcome: Outcome::Unspoken, ..Self::new(request, outcome, "", b"") }
     }
 
     pub(super) fn is_error(&self) -> bool {
         self.outcome == Outcome::Error
     }
 }
+
+/// The reply to a count of an item that is not a number.
+const NOT_A_NUMBER: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value";
 
 /// Whether the number in a reply is the one with which a count creates an item.
 fn is_created(request: &Request, value: &[u8]) -> Option<bool> {
@@ -86,7 +101,7 @@ fn is_error(line: &[u8]) -> bool {
 pub(super) fn parts<'a>(request: &Request, reply: &'a [u8]) -> Option<Vec<Part<'a>>> {
     let is_meta = request.bytes.first() == Some(&b'm');
     match request.dialect {
-        Dialect::Binary if reply.is_empty() => Some(vec![Part::new(request, Outcome::Unspoken, "", b"")]),
+        Dialect::Binary if reply.is_empty() => Some(vec![Part::of_silence(request, !request.is_read())]),
         Dialect::Binary => Some(vec![packet(request, reply)?]),
         Dialect::Text if is_meta && !request.keys.is_empty() => Some(vec![meta(request, reply)?]),
         Dialect::Text if request.is_read() => values(request, reply),
@@ -142,16 +157,18 @@ fn values<'a>(request: &Request, mut rest: &'a [u8]) -> Option<Vec<Part<'a>>> {
             None => None,
             Some(cas) => Some(number(cas)?),
         };
-        parts.push(Part { cas, ..Part::new(request, Outcome::Success, status, value) });
+        parts.push(Part { cas, is_whole: true, ..Part::new(request, Outcome::Success, status, value) });
     }
 }
 
 /// Parses the reply to a meta command.
 fn meta<'a>(request: &Request, mut rest: &'a [u8]) -> Option<Part<'a>> {
     if rest.is_empty() {
-        let is_miss = request.bytes.starts_with(b"mg");
-        let presence = is_miss.then_some(false);
-        return Some(Part { presence, ..Part::new(request, Outcome::Unspoken, "", b"") });
+        let mut part = Part::of_silence(request, request.bytes.starts_with(b"ms"));
+        if request.bytes.starts_with(b"mg") {
+            part.presence = Some(false);
+        }
+        return Some(part);
     }
     let line = take_line(&mut rest)?;
     let value = if line.starts_with(b"VA ") { take_value(&mut rest, line)? } else { b"" };
@@ -172,7 +189,7 @@ fn meta<'a>(request: &Request, mut rest: &'a [u8]) -> Option<Part<'a>> {
         _ => return is_error(line).then(|| Part::of_line(request, line)),
     };
     let (mut cas, mut ttl, mut status) = (None, None, code.to_vec());
-    let mut is_won = false;
+    let (mut is_won, mut has_flags) = (false, false);
     for word in words {
         let (letter, token) = (word[0], &word[1..]);
         let shown = match letter {
@@ -181,18 +198,22 @@ fn meta<'a>(request: &Request, mut rest: &'a [u8]) -> Option<Part<'a>> {
                 b"c"
             }
             b't' => {
-                ttl = Some(if token == b"-1" { -1 } else { number(token)? as i64 });
+                ttl = Some(if token == b"-1" { -1 } else { time_to_live(number(token)?) });
                 b"t"
             }
+            // Servers may execute reads of several clients in different orders.
+            b'h' => b"h",
             b'l' => b"l",
             b'k' if token == request.keys[0] => b"k",
             _ => word,
         };
         is_won |= word == b"W";
+        has_flags |= letter == b'f';
         status.push(b' ');
         status.extend_from_slice(shown);
     }
-    let mut part = Part { cas, ttl, ..Part::new(request, outcome, status, value) };
+    let is_whole = code == b"VA" && has_flags;
+    let mut part = Part { cas, ttl, is_whole, ..Part::new(request, outcome, status, value) };
     if request.verb == Verb::Other && is_won && value.is_empty() {
         // `mg` with `N` has created an empty item.
         part.presence = Some(false);
@@ -217,8 +238,19 @@ fn packet<'a>(request: &Request, reply: &'a [u8]) -> Option<Part<'a>> {
     let cas = u64::from_be_bytes(*reply[16..].first_chunk()?);
     let extras = reply.get(HEADER..extras_end)?.escape_ascii();
     let shown = format!("opcode {opcode} status {status} extras {extras}");
-    let part = Part::new(request, outcome, shown, value);
+    let mut part = Part::new(request, outcome, shown, value);
+    part.is_whole = outcome == Outcome::Success && request.is_read();
+    if status == 6 {
+        // The item is not a number.
+        part.presence = Some(true);
+    }
     (reply.len() == length).then_some(Part { cas: Some(cas).filter(|&cas| cas != 0), ..part })
+}
+
+/// Returns the time to live that a reply shows. If an item has expired already, memcached shows the
+/// negative time as a number of 32 bits without sign, and relativistd shows 0.
+fn time_to_live(shown: u64) -> i64 {
+    i32::try_from(shown).map_or(0, i64::from)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {

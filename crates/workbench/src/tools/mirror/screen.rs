@@ -124,6 +124,7 @@ pub(super) fn describe(found: &Found, names: [&str; 2]) -> String {
         ("not compared: request for one server".into(), other.primary_only),
         ("not compared: too large".into(), other.too_large),
         (format!("not compared: reply of {primary} not understood"), other.not_understood),
+        (format!("not compared: {primary} closed the connection without a reply"), other.unanswered),
         (format!("not compared: {secondary} not used"), other.not_sent),
     ];
     let rows = rows.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| vec![name, count.to_string()]);

@@ -1,8 +1,6 @@
 //! Counts of what was compared, and examples of what differed.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -17,28 +15,6 @@ const MAX_SHOWN: usize = 200;
 
 /// The maximum number of outages of the secondary that are listed.
 const MAX_OUTAGES: usize = 20;
-
-/// Counters. None orders other data, so all accesses are relaxed.
-#[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) clients: AtomicU64,
-    pub(super) requests: AtomicU64,
-    same: AtomicU64,
-    unknown: AtomicU64,
-    overlapped: AtomicU64,
-    missing_on_primary: AtomicU64,
-    missing_on_secondary: AtomicU64,
-    lasting_missing_on_secondary: AtomicU64,
-    out_of_memory: AtomicU64,
-    pub(super) primary_only: AtomicU64,
-    pub(super) cas_unknown: AtomicU64,
-    pub(super) too_large: AtomicU64,
-    pub(super) not_understood: AtomicU64,
-    pub(super) not_sent: AtomicU64,
-    reads: AtomicU64,
-    hits_of_primary: AtomicU64,
-    hits_of_secondary: AtomicU64,
-}
 
 /// What the mirror has found.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -82,6 +58,8 @@ pub(super) struct NotCompared {
     pub(super) too_large: u64,
     /// The primary's reply was not understood.
     pub(super) not_understood: u64,
+    /// The primary closed the connection instead of replying.
+    pub(super) unanswered: u64,
     /// The secondary was not reachable, or was too slow.
     pub(super) not_sent: u64,
 }
@@ -114,12 +92,10 @@ pub(super) struct Outage {
 
 #[derive(Debug)]
 pub(super) struct Tally {
-    pub(super) counters: Counters,
     begun: Instant,
     max_examples: usize,
     shows_keys: bool,
-    differences: Mutex<BTreeMap<Difference, Kind>>,
-    outages: Mutex<(u64, Vec<Outage>)>,
+    found: Mutex<Found>,
 }
 
 impl Found {
@@ -132,18 +108,21 @@ impl Found {
 
 impl Tally {
     pub(super) fn new(max_examples: usize, shows_keys: bool) -> Self {
-        Self {
-            counters: Counters::default(),
-            begun: Instant::now(),
-            max_examples,
-            shows_keys,
-            differences: Mutex::default(),
-            outages: Mutex::default(),
-        }
+        Self { begun: Instant::now(), max_examples, shows_keys, found: Mutex::default() }
     }
 
     pub(super) fn now(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Calls `count` with what was found so far.
+    pub(super) fn count<T>(&self, count: impl FnOnce(&mut Found) -> T) -> T {
+        count(&mut self.found.lock())
+    }
+
+    /// Returns what was found so far, without the numbers that the servers report.
+    pub(super) fn found(&self) -> Found {
+        Found { seconds: self.now(), ..self.found.lock().clone() }
     }
 
     /// Counts what both servers replied for one key. `key` is the key and its hash.
@@ -154,23 +133,24 @@ impl Tally {
         key: Option<(&[u8], u64)>,
         [primary, secondary]: [&Part<'_>; 2],
     ) {
-        let counters = &self.counters;
         if request.is_read() {
             let is_hit = |part: &Part<'_>| u64::from(part.presence == Some(true));
-            counters.reads.fetch_add(1, Relaxed);
-            counters.hits_of_primary.fetch_add(is_hit(primary), Relaxed);
-            counters.hits_of_secondary.fetch_add(is_hit(secondary), Relaxed);
+            self.count(|found| {
+                found.reads += 1;
+                found.hits_of_primary += is_hit(primary);
+                found.hits_of_secondary += is_hit(secondary);
+            });
         }
-        let counter = match verdict {
-            Verdict::Same => &counters.same,
-            Verdict::Unknown => &counters.unknown,
-            Verdict::Overlapped => &counters.overlapped,
-            Verdict::Missing { on_secondary: false, .. } => &counters.missing_on_primary,
-            Verdict::Missing { on_secondary: true, expires } => {
-                counters.lasting_missing_on_secondary.fetch_add(u64::from(!expires), Relaxed);
-                &counters.missing_on_secondary
-            }
-            Verdict::OutOfMemory => &counters.out_of_memory,
+        match verdict {
+            Verdict::Same => self.count(|found| found.same += 1),
+            Verdict::Unknown => self.count(|found| found.not_compared.unknown += 1),
+            Verdict::Overlapped => self.count(|found| found.not_compared.overlapped += 1),
+            Verdict::Missing { on_secondary: false, .. } => self.count(|found| found.missing_on_primary += 1),
+            Verdict::Missing { on_secondary: true, expires } => self.count(|found| {
+                found.missing_on_secondary += 1;
+                found.lasting_missing_on_secondary += u64::from(!expires);
+            }),
+            Verdict::OutOfMemory => self.count(|found| found.out_of_memory += 1),
             Verdict::Different(difference) => {
                 let status = |part: &Part<'_>| match part.ttl.filter(|_| difference == Difference::TimeToLive) {
                     None => part.status.clone(),
@@ -178,10 +158,9 @@ impl Tally {
                 };
                 let statuses = [status(primary), status(secondary)];
                 let replies = [[&statuses[0], primary.value], [&statuses[1], secondary.value]];
-                return self.differ(difference, request, key, replies);
+                self.differ(difference, request, key, replies);
             }
-        };
-        counter.fetch_add(1, Relaxed);
+        }
     }
 
     /// Counts a difference, and keeps it if there are few examples of its kind. A reply is its
@@ -193,8 +172,9 @@ impl Tally {
         key: Option<(&[u8], u64)>,
         replies: [[&[u8]; 2]; 2],
     ) {
-        let mut differences = self.differences.lock();
-        let kind = differences.entry(difference).or_default();
+        let mut found = self.found.lock();
+        found.different += 1;
+        let kind = found.differences.entry(difference).or_default();
         kind.count += 1;
         if kind.examples.len() < self.max_examples {
             let [primary, secondary] = replies.map(|[status, value]| match value {
@@ -211,54 +191,22 @@ impl Tally {
     }
 
     pub(super) fn begin_outage(&self, reason: String) {
-        let (count, listed) = &mut *self.outages.lock();
-        *count += 1;
-        if listed.len() < MAX_OUTAGES {
-            listed.push(Outage { at: self.now(), reason, lasted: None });
-        }
+        let at = self.now();
+        self.count(|found| {
+            found.outages += 1;
+            if found.listed_outages.len() < MAX_OUTAGES {
+                found.listed_outages.push(Outage { at, reason, lasted: None });
+            }
+        });
     }
 
     pub(super) fn end_outage(&self) {
         let now = self.now();
-        for outage in self.outages.lock().1.iter_mut().filter(|outage| outage.lasted.is_none()) {
-            outage.lasted = Some(now - outage.at);
-        }
-    }
-
-    /// Returns what was found so far, without the numbers that the servers report.
-    pub(super) fn found(&self) -> Found {
-        let of = |counter: &AtomicU64| counter.load(Relaxed);
-        let counters = &self.counters;
-        let differences = self.differences.lock().clone();
-        let (outages, listed_outages) = self.outages.lock().clone();
-        Found {
-            seconds: self.now(),
-            clients: of(&counters.clients),
-            requests: of(&counters.requests),
-            same: of(&counters.same),
-            different: differences.values().map(|kind| kind.count).sum(),
-            missing_on_primary: of(&counters.missing_on_primary),
-            missing_on_secondary: of(&counters.missing_on_secondary),
-            lasting_missing_on_secondary: of(&counters.lasting_missing_on_secondary),
-            evictions_of_primary: None,
-            evictions_of_secondary: None,
-            out_of_memory: of(&counters.out_of_memory),
-            not_compared: NotCompared {
-                unknown: of(&counters.unknown),
-                overlapped: of(&counters.overlapped),
-                cas_unknown: of(&counters.cas_unknown),
-                primary_only: of(&counters.primary_only),
-                too_large: of(&counters.too_large),
-                not_understood: of(&counters.not_understood),
-                not_sent: of(&counters.not_sent),
-            },
-            reads: of(&counters.reads),
-            hits_of_primary: of(&counters.hits_of_primary),
-            hits_of_secondary: of(&counters.hits_of_secondary),
-            differences,
-            outages,
-            listed_outages,
-        }
+        self.count(|found| {
+            for outage in found.listed_outages.iter_mut().filter(|outage| outage.lasted.is_none()) {
+                outage.lasted = Some(now - outage.at);
+            }
+        });
     }
 }
 

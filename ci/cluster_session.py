@@ -1,11 +1,16 @@
-"""Three servers, and clients that distribute keys over them by ketama hashing. One server is killed and restarted under load.
+"""Three servers, and clients and proxies that distribute keys over them by ketama hashing. One server is killed and restarted under load.
+
+  cluster_session.py RELATIVISTD RELATIVIST-BENCH PROXY...
+
+PROXY is the command of a memcached that was built with its proxy.
 
 No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys stay with
 their server while it is away: clients and proxy are configured not to eject servers (see docs/src/scale-out.md).
 """
 
-import os
+import logging
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -16,16 +21,19 @@ import time
 from pathlib import Path
 
 import pylibmc
+from meta_memcache import CacheClient, Key, ServerAddress, connection_pool_factory_builder
 from pymemcache.client.base import Client
 from pymemcache.client.hash import HashClient
 from uhashring import HashRing
 
-PROGRAM = sys.argv[1]
+PROGRAM, BENCH, *MEMCACHED = sys.argv[1:]
 SERVERS = 3
 VICTIM = 1
 KEYS = 150
 OPERATIONS = 2_000
 PATIENCE = 20
+# meta-memcache logs each failure.
+logging.disable()
 
 
 def free_port():
@@ -34,14 +42,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_for_port(port):
+def wait_until(what, is_so):
     end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+    while not is_so():
+        if time.monotonic() > end:
+            raise SystemExit(f"not within {PATIENCE} s: {what}")
         time.sleep(0.01)
-    raise SystemExit(f"no server listens on port {port}")
+
+
+def wait_for_port(port):
+    def listens():
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(f"a server listens on port {port}", listens)
 
 
 class Server:
@@ -66,23 +80,57 @@ class Server:
 
 
 class Proxy:
-    """twemproxy, which is Debian's nutcracker."""
+    def __init__(self, port, command):
+        self.port = port
+        self.process = subprocess.Popen(command)
+        wait_for_port(port)
 
-    def __init__(self, folder, ports):
-        self.port = free_port()
-        servers = "".join(f"    - 127.0.0.1:{port}:1\n" for port in ports)
-        config = Path(folder, "nutcracker.yml")
-        config.write_text(
-            f"pool:\n  listen: 127.0.0.1:{self.port}\n  hash: md5\n  distribution: ketama\n  timeout: 2000\n"
-            f"  auto_eject_hosts: false\n  servers:\n{servers}"
-        )
-        log = Path(folder, "nutcracker.log")
-        self.process = subprocess.Popen(["nutcracker", "-c", config, "-o", log, "-s", str(free_port())])
-        wait_for_port(self.port)
+    def end(self):
+        self.process.terminate()
+        self.process.wait()
 
 
-def proxied(proxy):
+def twemproxy(folder, ports):
+    """Debian's nutcracker."""
+    servers = "".join(f"    - 127.0.0.1:{port}:1\n" for port in ports)
+    port = free_port()
+    config = Path(folder, "nutcracker.yml")
+    config.write_text(
+        f"pool:\n  listen: 127.0.0.1:{port}\n  hash: md5\n  distribution: ketama\n  timeout: 2000\n"
+        f"  auto_eject_hosts: false\n  servers:\n{servers}"
+    )
+    return Proxy(port, ["nutcracker", "-c", config, "-o", Path(folder, "nutcracker.log"), "-s", str(free_port())])
+
+
+def memcached_proxy(folder, ports):
+    """memcached's own proxy, with the configuration that operators get."""
+    text = Path("deploy/memcached-proxy/pool.lua").read_text()
+    for number, port in enumerate(ports, 1):
+        text = text.replace(f"10.0.0.{number}:11211", f"127.0.0.1:{port}")
+    config = Path(folder, "pool.lua")
+    config.write_text(text)
+    port = free_port()
+    options = ["-l", "127.0.0.1", "-p", str(port), "-t", "1", "-o", f"proxy_config=routelib,proxy_arg={config}"]
+    return Proxy(port, [*MEMCACHED, *options])
+
+
+def by_proxy(proxy):
     return Client(("127.0.0.1", proxy.port), timeout=PATIENCE, default_noreply=False)
+
+
+class MetaClient:
+    """meta-memcache, with the methods that a `Load` uses."""
+
+    def __init__(self, proxy):
+        servers = [ServerAddress(host="127.0.0.1", port=proxy.port)]
+        pools = connection_pool_factory_builder(recv_timeout=PATIENCE, connection_timeout=PATIENCE, mark_down_period_s=0)
+        self.client = CacheClient.cache_client_from_servers(servers=servers, connection_pool_factory_fn=pools)
+
+    def get(self, key):
+        return self.client.get(key=Key(key))
+
+    def set(self, key, value):
+        return self.client.set(key=Key(key), value=value, ttl=0)
 
 
 def by_pymemcache(ports):
@@ -109,7 +157,8 @@ class Load:
     def __init__(self, name, client, servers):
         self.name, self.client = name, client
         self.random = random.Random(name)
-        self.keys = [f"{name}-{number}" for number in range(KEYS)]
+        prefix = re.sub("[^a-z]+", "-", name)
+        self.keys = [f"{prefix}-{number}" for number in range(KEYS)]
         self.possible = {}
         self.version = 0
         self.failures = self.misses = self.operations = 0
@@ -197,13 +246,41 @@ def all_at_once(jobs, meanwhile=lambda: None):
         raise failures[0]
 
 
+class Bench:
+    """relativist-bench, which checks each reply that it gets through a proxy."""
+
+    def __init__(self, proxy, protocol, read):
+        command = [BENCH, "load", "--server", f"127.0.0.1:{proxy.port}", "--protocol", protocol, "--sets", "30", "--clients", "4"]
+        command += ["--items", "1000", "--rounds", "1000", "--seconds", "0.3"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # It stores all items before, and no server may be missing then.
+        wait_until(f"relativist-bench sends {read}", lambda: by_proxy(proxy).stats("proxy")[f"cmd_{read}".encode()] > 0)
+
+    def end(self):
+        """Ends the load after its current round. It would have ended before at a wrong reply."""
+        self.process.send_signal(signal.SIGINT)
+        output, _ = self.process.communicate(timeout=PATIENCE)
+        if self.process.returncode != 128 + signal.SIGINT:
+            raise SystemExit(output)
+
+
 def session(folder):
     servers = [Server() for _ in range(SERVERS)]
-    proxy = None
+    proxies, benches = [], []
     try:
         ports = [server.port for server in servers]
-        proxy = Proxy(folder, ports)
-        clients = {"twemproxy": proxied(proxy), "pymemcache": by_pymemcache(ports), "pylibmc": by_pylibmc(ports)}
+        for start in (twemproxy, memcached_proxy):
+            proxies.append(start(folder, ports))
+        twem, own = proxies
+        for protocol, read in (("classic", "get"), ("meta", "mg")):
+            benches.append(Bench(own, protocol, read))
+        clients = {
+            "twemproxy": by_proxy(twem),
+            "memcached's proxy": by_proxy(own),
+            "memcached's proxy, meta": MetaClient(own),
+            "pymemcache": by_pymemcache(ports),
+            "pylibmc": by_pylibmc(ports),
+        }
         loads = [Load(name, client, servers) for name, client in clients.items()]
 
         def kill_under_load():
@@ -223,10 +300,14 @@ def session(folder):
             if failures[load.name] != (load.failures, load.misses):
                 raise SystemExit(f"{load.name}: not everything works after the server came back")
             print(f"cluster: {load.name}: {load.operations} operations, {load.failures} failed, {load.misses} missed")
+        for bench in benches:
+            bench.end()
     finally:
-        if proxy:
-            proxy.process.terminate()
-            proxy.process.wait()
+        for bench in benches:
+            bench.process.kill()
+            bench.process.wait()
+        for proxy in proxies:
+            proxy.end()
         for server in servers:
             server.end(signal.SIGTERM)
 

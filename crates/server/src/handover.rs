@@ -15,11 +15,13 @@
 //!        <------------------------------- GO
 //! serves                                   closes its connections, and ends
 //!
-//! header = magic (8 bytes) | version u32 | number of sockets u32, 0 from the successor
+//! header = magic (8 bytes) | version u32 | number of sockets u16 | how many are of systemd u16
 //! ```
 //!
-//! Numbers are little-endian. Both have the same version, or the hand-over ends with the headers.
-//! Snapshots have a [format](crate::snapshot) with a version of its own.
+//! Numbers are little-endian. The successor sends no sockets. The server sends those that systemd
+//! has opened first: the successor uses them as its predecessor did, whatever its options say. Both
+//! sides have the same version, or the hand-over ends with the headers. Snapshots have a
+//! [format](crate::snapshot) with a version of its own.
 //!
 //! * No connection is refused: the listening sockets stay open all the time. Connections that come
 //!   while no process accepts wait in the kernel's queue.
@@ -27,8 +29,9 @@
 //!   threads that execute requests. A request that was not executed gets no reply: its client finds
 //!   the connection closed.
 //! * Until the server has sent GO, it continues as if nothing had happened when the successor dies,
-//!   fails, or is silent for longer than [`PATIENCE`](wire::PATIENCE). After that the successor has
-//!   all it needs. A successor that does not get GO ends.
+//!   fails, or is silent for longer than [`PATIENCE`](wire::PATIENCE), or after BEGIN than
+//!   [`SHORT_PATIENCE`](wire::SHORT_PATIENCE). After GO the successor has all it needs. A successor
+//!   that does not get GO ends.
 
 mod gate;
 mod offer;
@@ -38,6 +41,7 @@ mod wire;
 pub(crate) use gate::Gate;
 pub(crate) use offer::HandOver;
 pub(crate) use take_over::{Inherited, Predecessor};
+pub(crate) use wire::Passed;
 
 /// From the successor: it has done all that can fail, and wants the items.
 const BEGIN: u8 = b'B';

@@ -15,7 +15,7 @@ mod sockets;
 
 use crate::error::StartError;
 use crate::execute::{Prefixes, SessionRegistry, SharedState, Tuning, Watch};
-use crate::handover::{Gate, HandOver, Predecessor};
+use crate::handover::{Gate, HandOver, Passed, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
@@ -40,7 +40,7 @@ use socket2::Socket;
 use sockets::{Listening, Sockets};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -87,7 +87,7 @@ struct Unprivileged<'o> {
     sockets: Sockets,
     predecessor: Option<Predecessor>,
     /// The sockets for a successor.
-    offered: Vec<OwnedFd>,
+    offered: Passed,
     io: Io,
     users: Option<Users>,
     snapshot: Option<Snapshot>,

@@ -1,8 +1,7 @@
 //! The gate at which the threads wait that execute requests or accept connections, while the items
 //! are handed over.
 
-use super::wire::TICK;
-use std::os::fd::OwnedFd;
+use super::wire::{Passed, TICK};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,7 +18,7 @@ pub(crate) struct Gate {
     /// Notified when a thread waits, and when the phase changes.
     changed: Condvar,
     /// The listening sockets to hand over; none if no successor is expected.
-    sockets: Mutex<Vec<OwnedFd>>,
+    sockets: Mutex<Passed>,
 }
 
 #[derive(Default)]
@@ -59,7 +58,7 @@ impl Drop for Closed<'_> {
 
 impl Gate {
     /// An open gate, with the sockets for a successor.
-    pub(crate) fn new(sockets: Vec<OwnedFd>) -> Gate {
+    pub(crate) fn new(sockets: Passed) -> Gate {
         Gate { sockets: Mutex::new(sockets), ..Gate::default() }
     }
 
@@ -111,9 +110,9 @@ impl Gate {
         self.is_shut.load(Ordering::Acquire) && self.lock().phase == Phase::HandedOver
     }
 
-    /// The sockets for a successor. None once the server is stopping: clients are refused from then
-    /// on.
-    pub(crate) fn sockets(&self) -> MutexGuard<'_, Vec<OwnedFd>> {
+    /// The sockets for a successor. The server takes them away when it is stopping: clients are
+    /// refused from then on.
+    pub(crate) fn sockets(&self) -> MutexGuard<'_, Passed> {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

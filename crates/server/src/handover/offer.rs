@@ -1,6 +1,6 @@
 //! The side of the server that hands over.
 
-use super::wire::{TICK, Wire};
+use super::wire::{Passed, SHORT_PATIENCE, TICK, Wire};
 use super::{BEGIN, GO, LOADED};
 use crate::execute::SharedState;
 use crate::net::Stopper;
@@ -85,12 +85,13 @@ impl Offer {
         match greeting {
             Ok(_) => wire.send_header(&self.shared.gate.sockets())?,
             Err(error) => {
-                wire.send_header(&[])?;
+                wire.send_header(&Passed::default())?;
                 return Err(error);
             }
         }
         wire.expect(BEGIN)?;
         let start = Instant::now();
+        wire.patience = SHORT_PATIENCE;
         let gate = self.shared.gate.close(|| stopper.is_stopping());
         let gate = gate.ok_or_else(|| io::Error::other("a thread is busy, or this server is stopping"))?;
         let items = self.send_items(&mut wire)?;

@@ -1,6 +1,6 @@
 //! The side of the successor.
 
-use super::wire::Wire;
+use super::wire::{Passed, Wire};
 use super::{BEGIN, GO, LOADED};
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
@@ -19,7 +19,11 @@ use std::time::Instant;
 
 /// Listening sockets of a predecessor that were not claimed yet; none without a predecessor.
 #[derive(Debug, Default)]
-pub(crate) struct Inherited(RefCell<Vec<Socket>>);
+pub(crate) struct Inherited {
+    /// Those that systemd has opened.
+    of_systemd: RefCell<Vec<Socket>>,
+    others: RefCell<Vec<Socket>>,
+}
 
 /// A server that hands over to this process.
 pub(crate) struct Predecessor {
@@ -28,6 +32,11 @@ pub(crate) struct Predecessor {
 }
 
 impl Inherited {
+    /// Claims the sockets that systemd has opened for a predecessor.
+    pub(crate) fn of_systemd(&self) -> Vec<Socket> {
+        self.of_systemd.take()
+    }
+
     /// Claims the socket of this type at `address`, where port 0 stands for any port.
     pub(crate) fn at(&self, kind: Type, address: SocketAddr) -> Option<Socket> {
         self.claim(kind, |socket| {
@@ -48,7 +57,7 @@ impl Inherited {
     }
 
     fn claim(&self, kind: Type, matches: impl Fn(&Socket) -> bool) -> Option<Socket> {
-        let mut sockets = self.0.borrow_mut();
+        let mut sockets = self.others.borrow_mut();
         let at = sockets.iter().position(|socket| socket.r#type().is_ok_and(|it| it == kind) && matches(socket))?;
         Some(sockets.remove(at))
     }
@@ -64,10 +73,12 @@ impl Predecessor {
             let never: fn() -> bool = || false;
             let mut wire = Wire::new(UnixStream::connect(path)?, never)?;
             wire.check_peer(friend)?;
-            wire.send_header(&[])?;
-            let sockets = wire.receive_header()?.into_iter().map(Socket::from).collect();
-            let predecessor = Predecessor { wire, path: path.clone() };
-            Ok((Some(predecessor), Inherited(RefCell::new(sockets))))
+            wire.send_header(&Passed::default())?;
+            let Passed { sockets, of_systemd } = wire.receive_header()?;
+            let mut sockets = sockets.into_iter().map(Socket::from);
+            let of_systemd = RefCell::new(sockets.by_ref().take(of_systemd).collect());
+            let inherited = Inherited { of_systemd, others: RefCell::new(sockets.collect()) };
+            Ok((Some(Predecessor { wire, path: path.clone() }), inherited))
         };
         meet().map_err(|error| cannot_take_over(path, error))
     }

@@ -1,6 +1,6 @@
 //! Tests of what comes over the socket: headers and items that are cut off, changed, or random.
 
-use super::wire::{HEADER, Header, VERSION, Wire};
+use super::wire::{HEADER, Header, Passed, VERSION, Wire};
 use crate::snapshot;
 use relativist_cache::{Cache, Clock, Content, Mode};
 use std::io::{ErrorKind, Read, Write};
@@ -22,13 +22,14 @@ fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
 
 #[test]
 fn only_headers_of_this_version_are_accepted() {
-    let good = Header::of_sockets(7);
+    let good = Header { version: VERSION, sockets: 7, of_systemd: 2 };
     assert_eq!(Header::parse(&good.to_bytes()).unwrap(), good);
     for (place, byte) in (0..HEADER).flat_map(|place| (0..=255).map(move |byte| (place, byte))) {
         let mut bytes = good.to_bytes();
         bytes[place] = byte;
-        // Only the number of sockets may differ, up to what the kernel can pass.
-        let is_good = bytes == good.to_bytes() || place == 12 && byte <= 253;
+        // Only the numbers of sockets may differ, up to what the kernel can pass.
+        let may_differ = place == 12 && (2..=253).contains(&byte) || place == 14 && byte <= 7;
+        let is_good = bytes == good.to_bytes() || may_differ;
         assert_eq!(Header::parse(&bytes).is_ok(), is_good, "{place} {byte}");
     }
     let mut next = numbers(1);
@@ -36,7 +37,7 @@ fn only_headers_of_this_version_are_accepted() {
         let bytes: [u8; HEADER] = std::array::from_fn(|_| next() as u8);
         assert!(Header::parse(&bytes).is_err(), "{bytes:?}");
     }
-    assert!(Header::parse(&Header { version: VERSION + 1, sockets: 0 }.to_bytes()).is_err());
+    assert!(Header::parse(&Header { version: VERSION + 1, ..good }.to_bytes()).is_err());
 }
 
 #[test]
@@ -75,8 +76,9 @@ fn sockets_arrive_with_the_header() {
     let (mut near, far) = UnixStream::pair().unwrap();
     let never: fn() -> bool = || false;
     let mut wire = Wire::new(one, never).unwrap();
-    wire.send_header(&[far.into()]).unwrap();
-    let mut sockets = Wire::new(other, never).unwrap().receive_header().unwrap();
+    wire.send_header(&Passed { sockets: vec![far.into()], of_systemd: 1 }).unwrap();
+    let Passed { mut sockets, of_systemd } = Wire::new(other, never).unwrap().receive_header().unwrap();
+    assert_eq!(of_systemd, 1);
     let mut received = UnixStream::from(sockets.pop().unwrap());
     assert!(sockets.is_empty());
     received.write_all(b"x").unwrap();

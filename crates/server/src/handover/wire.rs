@@ -21,6 +21,9 @@ pub(super) const MAX_SOCKETS: usize = 253;
 /// How long each side waits for the other to go on.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same for the server, while its clients wait.
+pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a wait is interrupted to look whether it should end.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
@@ -28,20 +31,31 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Header {
     pub(super) version: u32,
-    /// The number of sockets that come with it.
-    pub(super) sockets: u32,
+    /// The number of sockets that come with it, and how many of them, from the first on, systemd
+    /// has opened.
+    pub(super) sockets: u16,
+    pub(super) of_systemd: u16,
+}
+
+/// Listening sockets that one process hands to another.
+#[derive(Debug, Default)]
+pub(crate) struct Passed {
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// How many of them, from the first on, systemd has opened.
+    pub(crate) of_systemd: usize,
 }
 
 impl Header {
-    pub(super) fn of_sockets(count: usize) -> Header {
-        Header { version: VERSION, sockets: count as u32 }
+    pub(super) fn of(passed: &Passed) -> Header {
+        Header { version: VERSION, sockets: passed.sockets.len() as u16, of_systemd: passed.of_systemd as u16 }
     }
 
     pub(super) fn to_bytes(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
-        bytes[12..].copy_from_slice(&self.sockets.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.sockets.to_le_bytes());
+        bytes[14..].copy_from_slice(&self.of_systemd.to_le_bytes());
         bytes
     }
 
@@ -50,14 +64,17 @@ impl Header {
     /// # Errors
     /// When it has another version, or is no header.
     pub(super) fn parse(bytes: &[u8; HEADER]) -> io::Result<Header> {
-        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let header = Header { version: number(8), sockets: number(12) };
+        let number = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let version = u32::from(number(8)) | u32::from(number(10)) << 16;
+        let header = Header { version, sockets: number(12), of_systemd: number(14) };
         if bytes[..8] != MAGIC {
             Err(invalid("the other side does not speak the protocol of the hand-over".into()))
         } else if header.version != VERSION {
             Err(invalid(format!("the other side has version {} of the hand-over, not {VERSION}", header.version)))
-        } else if header.sockets as usize > MAX_SOCKETS {
+        } else if usize::from(header.sockets) > MAX_SOCKETS {
             Err(invalid(format!("{} sockets are too many", header.sockets)))
+        } else if header.of_systemd > header.sockets {
+            Err(invalid(format!("{} of {} sockets are of systemd", header.of_systemd, header.sockets)))
         } else {
             Ok(header)
         }
@@ -67,6 +84,8 @@ impl Header {
 /// The connection between both processes.
 pub(super) struct Wire<F> {
     stream: UnixStream,
+    /// How long the other side may be silent.
+    pub(super) patience: Duration,
     /// Whether this process is about to stop.
     is_over: F,
 }
@@ -77,7 +96,7 @@ impl<F: Fn() -> bool> Wire<F> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
-        Ok(Wire { stream, is_over })
+        Ok(Wire { stream, patience: PATIENCE, is_over })
     }
 
     /// Fails unless the other process belongs to root, to the user of this one, or to `friend`.
@@ -91,9 +110,9 @@ impl<F: Fn() -> bool> Wire<F> {
     }
 
     /// Sends a header with the sockets.
-    pub(super) fn send_header(&mut self, sockets: &[OwnedFd]) -> io::Result<()> {
-        let header = Header::of_sockets(sockets.len()).to_bytes();
-        let sockets: Vec<RawFd> = sockets.iter().map(AsRawFd::as_raw_fd).collect();
+    pub(super) fn send_header(&mut self, passed: &Passed) -> io::Result<()> {
+        let header = Header::of(passed).to_bytes();
+        let sockets: Vec<RawFd> = passed.sockets.iter().map(AsRawFd::as_raw_fd).collect();
         let rights = [ControlMessage::ScmRights(&sockets)];
         let rights = if sockets.is_empty() { &[] } else { &rights[..] };
         let descriptor = self.stream.as_raw_fd();
@@ -105,7 +124,7 @@ impl<F: Fn() -> bool> Wire<F> {
     }
 
     /// Receives the header of the other side, and its sockets.
-    pub(super) fn receive_header(&mut self) -> io::Result<Vec<OwnedFd>> {
+    pub(super) fn receive_header(&mut self) -> io::Result<Passed> {
         let (mut header, mut sockets) = ([0; HEADER], Vec::new());
         let descriptor = self.stream.as_raw_fd();
         let count = self.patiently(|_| receive(descriptor, &mut header, &mut sockets))?;
@@ -114,10 +133,10 @@ impl<F: Fn() -> bool> Wire<F> {
         }
         self.read_exact(&mut header[count..])?;
         let header = Header::parse(&header)?;
-        if header.sockets as usize != sockets.len() {
+        if usize::from(header.sockets) != sockets.len() {
             return Err(invalid(format!("{} sockets were announced, and {} came", header.sockets, sockets.len())));
         }
-        Ok(sockets)
+        Ok(Passed { sockets, of_systemd: header.of_systemd.into() })
     }
 
     /// Waits for this message.
@@ -129,7 +148,7 @@ impl<F: Fn() -> bool> Wire<F> {
 
     /// Repeats `attempt` while it would block, for as long as the patience lasts.
     fn patiently<T>(&mut self, mut attempt: impl FnMut(&mut UnixStream) -> io::Result<T>) -> io::Result<T> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.patience;
         loop {
             match attempt(&mut self.stream) {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {

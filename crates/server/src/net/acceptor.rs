@@ -5,6 +5,7 @@ use super::stream::Stream;
 use super::worker::{AcceptedConnection, WorkerHandle, publish_event};
 use crate::execute::SharedState;
 use crate::execute::Transport;
+use crate::handover::Passed;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Security;
@@ -178,7 +179,7 @@ impl Acceptor {
                 self.accept_waiting(listener, turn)?;
             }
         }
-        self.shared.gate.sockets().clear();
+        *self.shared.gate.sockets() = Passed::default();
         // Closing the listeners ends their registration. From now on the kernel refuses clients.
         self.listeners.clear();
         let end = Instant::now() + Duration::from_secs(self.shared.live.get().drain.into());

@@ -1,7 +1,7 @@
 //! The sockets of a server: those that systemd has opened, those of a predecessor, and new ones.
 
 use crate::error::StartError;
-use crate::handover::Inherited;
+use crate::handover::{Inherited, Passed};
 use crate::net::{Bound, Listener, adopt, bind_clients, bind_tcp, bind_udp, bind_unix, discard_waiting};
 use crate::observability::admin::Admin;
 use crate::observability::log::{Level, Log};
@@ -11,7 +11,7 @@ use mio::net::UdpSocket;
 use socket2::Socket;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// The mode of the socket for successors.
@@ -25,7 +25,7 @@ pub(super) struct Sockets {
     pub(super) admin: Option<Admin>,
     /// The one for successors.
     pub(super) hand_over: Option<Socket>,
-    /// Whether systemd has opened the sockets for clients.
+    /// Whether systemd has opened the sockets for clients, for this process or a predecessor.
     are_adopted: bool,
     /// The sockets of the predecessor that are not in use.
     inherited: Inherited,
@@ -44,7 +44,10 @@ pub(super) struct Listening {
 impl Sockets {
     /// The sockets that root may have to bind.
     pub(super) fn bind(options: &Options, inherited: Inherited, log: &Log) -> Result<Sockets, StartError> {
-        let adopted = systemd::sockets()?;
+        let mut adopted = systemd::sockets()?;
+        if adopted.is_empty() {
+            adopted = inherited.of_systemd();
+        }
         let are_adopted = !adopted.is_empty();
         let (listeners, udp) = if are_adopted {
             (adopt_all(adopted, options)?, Vec::new())
@@ -73,12 +76,13 @@ impl Sockets {
     }
 
     /// Descriptors of all sockets for a successor; none if there can be no successor.
-    pub(super) fn duplicate(&self) -> io::Result<Vec<OwnedFd>> {
-        let Some(hand_over) = &self.hand_over else { return Ok(Vec::new()) };
+    pub(super) fn duplicate(&self) -> io::Result<Passed> {
+        let Some(hand_over) = &self.hand_over else { return Ok(Passed::default()) };
         let listeners = self.listeners.iter().map(Bound::duplicate);
         let udp = self.udp.iter().map(|socket| socket.as_fd().try_clone_to_owned());
         let others = self.admin.iter().map(Admin::duplicate).chain([hand_over.as_fd().try_clone_to_owned()]);
-        listeners.chain(udp).chain(others).collect()
+        let of_systemd = if self.are_adopted { self.listeners.len() } else { 0 };
+        Ok(Passed { sockets: listeners.chain(udp).chain(others).collect::<io::Result<_>>()?, of_systemd })
     }
 
     /// Lets clients and successors connect.

@@ -1,11 +1,14 @@
 //! Tests of a restart without a stall: a successor takes over sockets and items.
 
+use super::systemd::activated;
 use super::{Daemon, converse, poll, ports, program, run};
+use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustls::{ClientConnection, StreamOwned};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -296,7 +299,7 @@ fn a_successor_that_dies_or_fails_changes_nothing() {
         assert!(get(port, "k4999").contains(&value), "on a new connection");
     }
     // Successors that fail on their own: before they take the items, and amid that.
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let admin = format!("127.0.0.1:{}", taken.local_addr().unwrap().port());
     let output = servers.command().args(["--admin", &admin]).output().unwrap();
     assert_eq!(output.status.code(), Some(71));
@@ -308,6 +311,81 @@ fn a_successor_that_dies_or_fails_changes_nothing() {
     // After all that, one that does not fail.
     let _new = servers.replace(old);
     assert_eq!(get(port, "k0"), "VALUE k0 0 1\r\nz\r\nEND\r\n");
+}
+
+/// A successor that is silent while clients wait, as one that is stopped.
+#[test]
+fn a_successor_that_stalls_does_not_stop_the_server() {
+    let mut servers = Servers::new("-p -1 -o drop_privileges");
+    let (server, port) = servers.start();
+    let large = "x".repeat(900_000);
+    let sets: String = (0..10).map(|n| format!("set k{n} 0 0 900000 noreply\r\n{large}\r\n")).collect();
+    converse(port, &sets);
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let stall = || {
+        let stream = servers.connect();
+        write_to(&stream, &header(1));
+        write_to(&stream, b"B");
+        // Some of the items, so that clients wait.
+        (&stream).read_exact(&mut [0; 100_000]).unwrap();
+        stream
+    };
+    let stalled = stall();
+    assert_eq!(ask(&mut client, "ms a 1\r\n1\r\n".into()).unwrap(), "HD\r\n", "on the same connection");
+    let log = servers.log(1);
+    assert!(log.contains("this server goes on: the other side has stalled"), "{log}");
+    assert_eq!(get(port, "a"), "VALUE a 0 1\r\n1\r\nEND\r\n");
+    drop(stalled);
+    // A stop ends the wait.
+    let _stalled = stall();
+    assert!(ends(server), "{}", servers.log(1));
+}
+
+#[test]
+fn a_server_with_tls_hands_over() {
+    let authority = Authority::new();
+    let mut servers = Servers::new(&format!("-p -1 {},drop_privileges", authority.flags()));
+    let (old, port) = servers.start();
+    let connect = || {
+        let session = ClientConnection::new(authority.client(), "localhost".try_into().unwrap()).unwrap();
+        let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(relativist_testing::patience())).unwrap();
+        StreamOwned::new(session, socket)
+    };
+    let expect = |stream: &mut StreamOwned<ClientConnection, TcpStream>, request: &str, reply: &str| {
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut received = vec![0; reply.len()];
+        stream.read_exact(&mut received).unwrap();
+        assert_eq!(String::from_utf8(received).unwrap(), reply);
+    };
+    let mut open = connect();
+    expect(&mut open, "set a 0 0 1\r\n1\r\n", "STORED\r\n");
+    let new = servers.replace(old);
+    // Without a `close_notify` this would be an error.
+    assert_eq!(open.read(&mut [0]).unwrap(), 0);
+    expect(&mut connect(), "get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    assert!(ends(new));
+}
+
+/// systemd passes its sockets only to the first server. Its successors use them, too, although
+/// their options name another address, as the first one's do.
+#[test]
+fn sockets_of_systemd_are_handed_over_again_and_again() {
+    // systemd keeps it open.
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let mut servers = Servers::new("-l 192.0.2.1");
+    let flags = ["-l", "192.0.2.1", "-v", "--hand-over", "successor"];
+    let mut first = activated(socket.try_clone().unwrap().into(), &flags);
+    first.current_dir(servers.folder.path()).stderr(File::create(servers.path("log1")).unwrap());
+    servers.started = 1;
+    let mut server = Daemon::start(&mut first);
+    converse(port, "set a 0 0 1\r\n1\r\n");
+    for _ in 0..2 {
+        server = servers.replace(server);
+        assert_eq!(get(port, "a"), "VALUE a 0 1\r\n1\r\nEND\r\n");
+    }
+    assert!(ends(server));
 }
 
 fn write_to(mut stream: &UnixStream, bytes: &[u8]) {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Returns the program with this socket passed to it as systemd does.
-fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
+pub(super) fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null"]);
     command.arg(env!("CARGO_BIN_EXE_relativistd")).args(flags);

@@ -100,6 +100,9 @@
 #ifndef ITERATORS
 #define ITERATORS 1
 #endif
+#ifndef ITERATE
+#define ITERATE 0
+#endif
 #ifndef BITMAPS
 #define BITMAPS 0
 #endif
@@ -1395,7 +1398,7 @@ init {
     run updater(UPDATER_2, updated);
 #endif
 #endif
-#ifdef ITERATE
+#if ITERATE
     run iterator(READER, updated)
 #if ITERATORS == 2
     ; run iterator(UPDATER_2, updated)

@@ -31,8 +31,8 @@ use crate::stats::Stats;
 /// its own task. Look at [`PrivateMap::pending`] where you remove entries, and slow down when it is
 /// too large.
 ///
-/// The memory of dropped entries, without what they own on the heap, also waits for readers of the
-/// process. For those the bounds of [`relativist_rcu::defer`] hold.
+/// The memory of dropped entries, without what they owned on the heap, then waits for readers of
+/// the process. Updates of this map do not wait for these either, however long one stays.
 ///
 /// # Destructors, and locks that they take
 ///

@@ -157,18 +157,24 @@ def everything(programs):
 def undescribed_statistics(server):
     """Statistics that the server reports and the page does not describe, and the other way round."""
     described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(server[0])
-        client.sendall(b"set a:b 0 0 1\r\nx\r\n")
-        for group in ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory", " hotkeys"):
-            client.sendall(f"stats{group}\r\n".encode())
-        client.sendall(b"quit\r\n")
-        answer = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+    # Some statistics are there only after a thousand requests.
+    ask(server[0], ["set a:b 0 0 1\r\nx", *1000 * ["get a:b"]])
+    wait_until("the server estimated nothing", lambda: "status ready" in ask(server[0], ["stats sizing"]))
+    groups = ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory", " hotkeys", " sizing")
+    answer = ask(server[0], [f"stats{group}" for group in groups])
     names = re.findall(r"^STAT (\S+)", answer, re.M)
     reported = {re.sub(r"(^|:)\d+:", r"\1N:", re.sub(r"^chains_of_\d+", "chains_of_N", re.sub("^(read|write):", "KIND:", name))) for name in names}
     return [f"stats.md lacks {name}" for name in sorted(reported - described)] + [
         f"stats.md describes {name}, which the server does not report" for name in sorted(described - reported)
     ]
+
+
+def ask(path, commands):
+    """The server's replies."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        client.sendall("".join(f"{command}\r\n" for command in [*commands, "quit"]).encode())
+        return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
 
 
 def undescribed_metrics(server, write):

@@ -64,6 +64,8 @@ async function numbersMove(page) {
   // One key has a fifth of all reads.
   await shows(page, "the most read key", () => /^[0-9a-f]{16}\t.*\t(19|20|21)\.\d %$/.test(document.querySelector("#hot-read").innerText.split("\n")[0]));
   await shows(page, "written keys", () => document.querySelectorAll("#hot-write tr").length === 8);
+  await shows(page, "an estimate for twice the memory", () => /^× 2\s128 MiB\s(\d+\.\d %|not known)$/.test(document.querySelectorAll("#sizes tr")[3]?.innerText));
+  await shows(page, "the working set", () => /^of 16 B to 64 B\s[\d.]+k\s/.test(document.querySelector("#working-set").innerText));
   const before = await text(page, "about");
   await page.waitForFunction((before) => document.querySelector("#about").textContent !== before, before);
   for (const picture of ["Commands per second", "The table as it is resized", "Items per bucket"]) {
@@ -142,6 +144,7 @@ for (const { page, name } of [desktop, phone]) {
   await obeysTheKeyboard(page);
   await page.screenshot({ path: `${screenshots}/${name}.png`, fullPage: true });
   await page.locator("section", { hasText: "Most used keys" }).screenshot({ path: `${screenshots}/${name}-hot-keys.png` });
+  await page.locator("section", { hasText: "With other memory limits" }).screenshot({ path: `${screenshots}/${name}-sizing.png` });
 }
 assert.ok(await brightness(desktop.page) > 200 && await brightness(phone.page) < 60, "it does not follow the colour scheme");
 for (const { name, complaints } of [desktop, phone]) assert.deepEqual(complaints, [], name);

@@ -40,6 +40,7 @@ def main():
         wait_until("evictions", lambda: prometheus.number("sum(relativistd_evictions_total)") > 0)
         busy.send_signal(signal.SIGUSR2)
         wait_until("a snapshot", lambda: prometheus.number("sum(relativistd_snapshots_total)") > 0)
+        wait_until("an estimate", lambda: prometheus.number("count(relativistd_sizing_hit_ratio)") > 0)
         scrapes = 'min(sum_over_time(up{job="relativistd"}[30s]))'
         wait_until("scrapes", lambda: prometheus.number(scrapes) >= SCRAPES)
         problems = metrics_problems(admin) + dashboard_problems(prometheus) + alert_problems(prometheus)

@@ -46,6 +46,7 @@ complete -c relativistd -s M -l disable-evictions -d 'Refuse new items when memo
 complete -c relativistd -s k -l lock-memory -d 'Keep all memory out of swap'
 complete -c relativistd -s v -l verbose -d 'Log more on stderr: -v refused and lost connections, -vv every request and reply (no values), -vvv internal events'
 complete -c relativistd -l check -d 'Check the options, including those of --config, and exit'
+complete -c relativistd -l no-sizing -d 'Do not estimate the hit ratios of other memory limits (stats sizing, --admin)'
 complete -c relativistd -s i -l license -d 'Print the license'
 complete -c relativistd -s L -l enable-largepages -d 'Use large pages; ignored (the kernel decides)'
 complete -c relativistd -s C -l disable-cas -d 'Disable compare-and-swap: items get no CAS value'

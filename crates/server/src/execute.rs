@@ -112,6 +112,12 @@ impl SharedState {
         age
     }
 
+    /// Passes what has happened to sampled keys on to the estimates of other memory limits.
+    pub(crate) fn advance_sizing(&self) {
+        let totals = self.counters.since_start();
+        self.cache.advance_sizing(totals.cmd_get + totals.cmd_touch, totals.get_misses + totals.touch_misses);
+    }
+
     /// Limits on what a client can make a connection buffer.
     pub fn limits(&self) -> Limits {
         // A key has at least one byte. Longer keys leave less room for the value, which is checked

@@ -155,6 +155,10 @@ pub struct Options {
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Hashed)]
     pub hot_keys: Mode,
 
+    /// Do not estimate the hit ratios of other memory limits (stats sizing, --admin)
+    #[arg(long)]
+    pub no_sizing: bool,
+
     /// Print the license
     #[arg(short = 'i', long)]
     pub license: bool,

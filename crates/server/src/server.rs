@@ -11,6 +11,7 @@
 //!    `/readyz` of `--admin` answers "starting". Or it takes the items of its predecessor.
 //! 4. [`Server`]: its ports listen.
 
+mod background;
 mod sockets;
 
 use crate::error::StartError;
@@ -32,6 +33,7 @@ use crate::security::sandbox;
 use crate::security::tls::Tls;
 use crate::snapshot::record::{SnapshotRecord, Written};
 use crate::snapshot::{Occasion, Restored, Snapshot, folder};
+use background::Background;
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
 use relativist_cache::Cache;
@@ -43,7 +45,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,9 @@ const DEFAULT_DELIMITER: u8 = b':';
 
 /// How often the cache is maintained, and the server looks for storms.
 const MAINTENANCE: Duration = Duration::from_secs(1);
+
+/// How often the events of sampled keys are collected.
+const SIZING: Duration = Duration::from_millis(100);
 
 /// A server that listens on its addresses.
 pub struct Server {
@@ -199,6 +203,7 @@ impl<'o> Unprivileged<'o> {
             // Tests replay transcripts of a server whose CAS values began at 1.
             let cache = if options.debug_time { cache } else { cache.with_random_cas() };
             let cache = if options.disable_evictions { cache.without_eviction() } else { cache };
+            let cache = if options.no_sizing { cache } else { cache.with_sizing(options.threads.into()) };
             cache.set_evict_for(options.extended.evict_for);
             Ok(match options.engine {
                 EngineKind::Relativistic => cache,
@@ -381,7 +386,7 @@ impl Server {
             threads.push(join);
         }
         let cannot_start = |error| StartError::System("cannot start a thread".into(), error);
-        let maintenance = MaintenanceThread::start(&shared).map_err(cannot_start)?;
+        let background = start_background(&shared).map_err(cannot_start)?;
         shared.log.write(Level::Internal, format_args!("serving with {} threads, {io:?}", threads.len()));
         let hand_over = hand_over.map(|socket| HandOver::start(socket, &shared, acceptor.stopper()));
         let hand_over = hand_over.transpose().map_err(cannot_start)?;
@@ -392,7 +397,9 @@ impl Server {
         for thread in threads {
             outcome = outcome.and(wait_for(thread));
         }
-        outcome = outcome.and(maintenance.stop());
+        for thread in background {
+            outcome = outcome.and(thread.stop());
+        }
         drop((admin, hand_over));
         let ended = if shared.gate.is_handed_over() { Ended::HandedOver } else { Ended::Stopped };
         // A successor writes its own.
@@ -422,6 +429,20 @@ impl Saver {
     pub fn save(&self) {
         (self.0)();
     }
+}
+
+/// Starts the threads that maintain the cache, look for storms, and estimate other sizes.
+fn start_background(shared: &Arc<SharedState>) -> io::Result<Vec<Background>> {
+    let maintained = Arc::clone(shared);
+    let mut threads = vec![Background::start("maintenance", MAINTENANCE, move || {
+        maintained.cache.maintain();
+        maintained.counters.log_storms(maintained.started, maintained.ticker.clock().now(), &maintained.log);
+    })?];
+    if !shared.options.no_sizing {
+        let sampled = Arc::clone(shared);
+        threads.push(Background::start("sizing", SIZING, move || sampled.advance_sizing())?);
+    }
+    Ok(threads)
 }
 
 fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result<(), StartError> {
@@ -456,31 +477,6 @@ fn write_ports(path: &Path, listeners: &[Listener], udp: &[UdpSocket]) -> Result
     let udp: Vec<SocketAddr> = udp.iter().filter_map(|socket| socket.local_addr().ok()).collect();
     write_port_file(path, &tcp, &udp)
         .map_err(|error| StartError::System(format!("cannot write {}", path.display()), error))
-}
-
-/// The thread that maintains the cache, and looks for storms.
-struct MaintenanceThread {
-    stop: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl MaintenanceThread {
-    fn start(shared: &Arc<SharedState>) -> io::Result<MaintenanceThread> {
-        let (stop, stopped) = mpsc::channel();
-        let shared = Arc::clone(shared);
-        let thread = thread::Builder::new().name("maintenance".into()).spawn(move || {
-            while stopped.recv_timeout(MAINTENANCE) == Err(RecvTimeoutError::Timeout) {
-                shared.cache.maintain();
-                shared.counters.log_storms(shared.started, shared.ticker.clock().now(), &shared.log);
-            }
-        })?;
-        Ok(MaintenanceThread { stop, thread })
-    }
-
-    fn stop(self) -> Result<(), StartError> {
-        drop(self.stop);
-        self.thread.join().map_err(|_panic| StartError::Crashed)
-    }
 }
 
 /// Stops the server when a worker ends for any reason, including a panic, because the worker's

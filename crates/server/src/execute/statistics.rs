@@ -2,9 +2,9 @@
 //!
 //! Names, order and types are memcached's. Statistics about parts that this server does not have
 //! are zero: pages that move between slab classes, segments of an LRU, reply objects. There is one
-//! size class, which has all items. Four groups are not in memcached: `table` surveys every bucket,
-//! `memory` every item, `hotkeys` has the most used keys, and `contention` reports lock contention,
-//! if that feature is enabled.
+//! size class, which has all items. Five groups are not in memcached: `table` surveys every bucket,
+//! `memory` every item, `hotkeys` has the most used keys, `sizing` the hit ratios of other memory
+//! limits, and `contention` reports lock contention, if that feature is enabled.
 
 use super::observe::CLASS;
 use super::session::ListeningSocket;
@@ -54,8 +54,9 @@ macro_rules! stats {
     };
 }
 
-// Declared after the macro, because it uses it.
+// Declared after the macro, because they use it.
 mod settings;
+mod sizing;
 
 impl Executor<'_> {
     /// Answers `stats` of the text protocol.
@@ -104,6 +105,7 @@ impl Executor<'_> {
             Some(b"sizes") => report.stat("sizes_status", "disabled"),
             Some(b"contention") => locks(report),
             Some(b"hotkeys") => self.hot_keys(report),
+            Some(b"sizing") => self.sizing(report),
             Some(b"reset") => self.reset_stats(),
             Some(b"detail") => return self.detail(args.next()),
             Some(_) => return false,

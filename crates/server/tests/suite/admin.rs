@@ -30,7 +30,7 @@ pub fn ask(server: &Running, request: &str) -> (u16, String) {
     (head.split(' ').nth(1).expect("a status").parse().unwrap(), body.into())
 }
 
-fn get(server: &Running, path: &str) -> String {
+pub fn get(server: &Running, path: &str) -> String {
     let (status, body) = ask(server, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     assert_eq!(status, 200, "{path}");
     body

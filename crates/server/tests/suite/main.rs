@@ -12,6 +12,7 @@ mod large;
 mod openmetrics;
 mod parity;
 mod replay;
+mod sizing;
 mod statistics;
 mod tls;
 mod transcripts;

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::net::UdpSocket;
 
 /// Returns the names and values of a group of statistics, in order.
-fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
+pub fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
     client.send(format!("stats {group}\r\n"));
     let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
     text.lines()

@@ -120,7 +120,7 @@ impl Executor<'_> {
                     marks: request.marks() | Marks::WON,
                     ..New::plain(0, Value::Whole(b""))
                 }),
-                (None, None) => Change::Keep,
+                (None, None) => Change::Mark { expiry: None, add: Marks::NONE, is_access: !flags.is_peek() },
             };
             (change, present.lookup)
         };

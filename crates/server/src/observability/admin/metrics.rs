@@ -4,6 +4,7 @@
 //! The number of samples is bounded: labels have the values of an enumeration, never those of
 //! clients.
 
+mod sizing;
 mod text;
 
 use super::Panel;
@@ -42,6 +43,7 @@ pub(super) fn text(panel: &Panel, format: Format) -> String {
         text.counter(&format!("{}_total", base_name(name)), help, value);
     }
     hot_keys(panel, &mut text);
+    sizing::all(panel, &mut text);
     resizes(panel, &mut text);
     locks(&mut text);
     latencies(panel, &mut text);

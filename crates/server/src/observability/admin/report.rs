@@ -3,6 +3,8 @@
 use super::Panel;
 use crate::observability::hot_keys::{self, HotKey};
 use crate::observability::latency::Kind;
+use relativist_cache::Ages;
+use relativist_cache::sizing::FACTORS;
 use serde_json::{Value, json};
 use std::mem;
 use std::time::{Duration, Instant};
@@ -92,6 +94,8 @@ pub(super) fn json(panel: &Panel) -> Value {
         },
         "counters": counters,
         "hot_keys": hot_keys(panel),
+        "sizing": sizing(panel),
+        "evicted": { "idle": ages(&usage.sweeps.evicted_idle), "lifetime": ages(&usage.sweeps.evicted_lifetime) },
         "latencies": latencies(panel),
         "table": table(panel),
         "history": history(panel),
@@ -119,6 +123,28 @@ fn hot_keys(panel: &Panel) -> Value {
         Some(report.keys.iter().map(key).collect())
     };
     hot_keys::Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(keys(*kind)))).collect()
+}
+
+/// The hit ratio, and those with other memory limits: factor, bytes, state and ratio. The working
+/// set: smallest size, items and bytes of each class.
+fn sizing(panel: &Panel) -> Option<Value> {
+    let report = panel.shared.cache.sizing()?;
+    let memory = FACTORS.iter().zip(&report.memory);
+    let memory = memory.map(|(factor, it)| json!([factor, it.bytes, it.state.name(), it.trusted()]));
+    let classes = report.working_set.iter().map(|class| json!([class.from, class.items, class.bytes]));
+    Some(json!({
+        "seconds": report.seconds,
+        "lookups": report.lookups,
+        "hit_ratio": report.hit_ratio,
+        "memory": memory.collect::<Vec<Value>>(),
+        "working_set_seconds": report.working_set_seconds,
+        "working_set": classes.collect::<Vec<Value>>(),
+    }))
+}
+
+/// Bounds that a tenth, half, and nine tenths of the evicted items did not exceed.
+fn ages(ages: &Ages) -> Value {
+    json!([0.1, 0.5, 0.9].map(|part| ages.quantile(part)))
 }
 
 fn table(panel: &Panel) -> Value {

@@ -6,7 +6,7 @@
 //! RUSTFLAGS="--cfg relativist_loom --cfg relativist_shuttle" cargo test --release -p relativist --test shuttle
 //! ```
 //!
-//! T1 to T10 are the guarantees of `relativist::design`.
+//! T1 to T11 are the guarantees of `relativist::design`.
 #![cfg(relativist_shuttle)]
 
 #[path = "shuttle/flat.rs"]
@@ -15,6 +15,8 @@ mod flat;
 mod hashing;
 #[path = "support/history.rs"]
 mod history;
+#[path = "shuttle/private.rs"]
+mod private;
 #[path = "support/random.rs"]
 mod random;
 #[path = "support/tracked.rs"]

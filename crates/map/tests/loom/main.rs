@@ -15,6 +15,7 @@ mod flat;
 mod hashing;
 mod iteration;
 mod lookups;
+mod private;
 #[path = "../support/random.rs"]
 #[expect(dead_code, reason = "the models here try everything")]
 mod random;

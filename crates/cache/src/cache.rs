@@ -59,6 +59,10 @@ use std::sync::Arc;
 /// more than 32 bits. Numbers have 48 bits, enough for a million stores per second for eight years.
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
+/// The number of blocks that one call of [`Cache::maintain`] may evict: at least 64 MiB, unless the
+/// cache is tiny.
+const MAX_EVICTED_AT_ONCE: usize = 1024;
+
 /// The number of buckets that one call of [`Cache::sample_buckets`] examines.
 const SAMPLED_AT_ONCE: usize = 16;
 
@@ -279,7 +283,7 @@ impl Cache {
     }
 
     /// Sets the limit on items, table and all memory that waits to be freed together. If the limit
-    /// shrinks, the excess is evicted as new items are stored.
+    /// shrinks, the excess is evicted as new items are stored, and by [`maintain`](Self::maintain).
     pub fn set_limit(&self, bytes: usize) {
         self.store.allocator.set_limit(bytes);
     }
@@ -290,11 +294,16 @@ impl Cache {
         self.store.allocator.set_goal(goal);
     }
 
-    /// Frees expired items. Call it about once a second, from a thread that may wait for others.
-    /// Takes no global lock, so commands continue meanwhile.
+    /// Frees expired items, and what exceeds the limit. Call it about once a second, from a thread
+    /// that may wait for others. Takes no global lock, so commands continue meanwhile.
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
-        self.store.evict_ahead();
+        // Usually there is one at most; there are many after the limit has shrunk.
+        for _ in 0..MAX_EVICTED_AT_ONCE {
+            if !self.store.evict_ahead() {
+                break;
+            }
+        }
         self.store.allocator.trim();
     }
 

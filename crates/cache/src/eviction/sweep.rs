@@ -83,11 +83,13 @@ impl ItemStore {
         }
     }
 
-    /// Evicts a block if few are free, so that stores need not wait for readers.
-    pub(crate) fn evict_ahead(&self) {
-        if let Some(victim) = self.allocator.victim_ahead(self.evicts) {
-            self.sweep(victim);
-        }
+    /// Evicts a block if few are free, so that stores need not wait for readers. Returns whether it
+    /// has found one.
+    pub(crate) fn evict_ahead(&self) -> bool {
+        let victim = self.allocator.victim_ahead(self.evicts);
+        let has_victim = victim.is_some();
+        victim.into_iter().for_each(|victim| _ = self.sweep(victim));
+        has_victim
     }
 
     /// Sweeps a block. Returns whether it is empty now.

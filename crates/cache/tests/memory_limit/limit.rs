@@ -162,6 +162,21 @@ fn a_lower_limit_holds_from_the_next_store_on() {
     assert!(cache.usage().items > count * 9 / 10, "{usage:?} {:?}", cache.usage());
 }
 
+#[test]
+fn a_lower_limit_holds_soon_without_stores() {
+    let (cache, _) = cache(8 << 20);
+    fill(&cache, &[b'v'; 100]);
+    cache.set_limit(2 << 20);
+    // Each call frees what earlier ones have evicted.
+    let is_within_limit = |_| {
+        cache.maintain();
+        let usage = cache.usage();
+        usage.mapped_bytes + usage.table_bytes <= usage.limit
+    };
+    assert!((0..1_000).any(is_within_limit), "{:?}", cache.usage());
+    assert!(cache.usage().items > 5_000, "{:?}", cache.usage());
+}
+
 /// Stores until the cache is within its limit. This takes several stores, because freeing memory
 /// also waits for the readers of other tests.
 fn store_until_within_limit(cache: &Cache, from: usize) {

@@ -32,7 +32,7 @@ complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "
 ascii\t'Text protocol'
 binary\t'Binary protocol'"
 complete -c relativistd -s I -l max-item-size -d 'Maximum item size, key included; suffix k or m for KiB or MiB' -r
-complete -c relativistd -s Y -l auth-file -d 'Require authentication by a user of this file, one user:password per line; text protocol only' -r -F
+complete -c relativistd -s Y -l auth-file -d 'Require authentication by a user of this file, one user:password per line; text protocol only. The line [tenant NAME memory=25%] gives the users after it a cache of their own' -r -F
 complete -c relativistd -s e -l snapshot -d 'Keep items in this file across restarts: it is read and removed at start, and written at exit and on SIGUSR2' -r -F
 complete -c relativistd -s N -l napi-ids -d 'Number of network card receive queues; ignored' -r
 complete -c relativistd -s o -l extended -d 'More options, see below' -r

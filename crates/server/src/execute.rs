@@ -1,9 +1,10 @@
 //! Execution: a decoded command goes in, the cache executes it, and the reply is appended to an
 //! output buffer.
 //!
-//! Nothing here knows sockets. [`SharedState`] is shared by all threads: the cache, the time, the
-//! counters. Each thread executes through an [`Executor`], which adds the counters of that thread.
-//! The state of one connection is its [`Session`].
+//! Nothing here knows sockets. [`SharedState`] is shared by all threads: the time, the options, the
+//! items and counters of each [`Tenant`]. Each thread executes through an [`Executor`], which has
+//! the tenant of the client, and adds to the counters of that thread. The state of one connection
+//! is its [`Session`].
 //!
 //! One command can ask for more output than a connection should hold (`get` with thousands of keys
 //! of large values, a dump of all keys), or for more time than other connections should wait. Such
@@ -17,12 +18,14 @@ mod dump;
 mod login;
 mod meta;
 mod observe;
+mod permission;
 mod prefixes;
 mod record;
 mod replies;
 mod sasl;
 mod session;
 mod statistics;
+mod tenant;
 pub mod trace;
 mod tuning;
 mod watch;
@@ -30,16 +33,17 @@ mod watch;
 use crate::handover::Gate;
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
+use crate::observability::hot_keys;
 use crate::observability::latency::{Kind, Latencies};
 use crate::observability::log::{Level, Log};
-use crate::observability::stats::{Counters, Registry};
+use crate::observability::stats::{Counters, Totals};
 use crate::options::{Options, PROTOCOL_VERSION};
 use crate::reload::LiveOptions;
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
 use crate::snapshot::record::SnapshotRecord;
 use relativist_cache::Ticker;
-use relativist_cache::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Value, ValueRef};
+use relativist_cache::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Usage, Value, ValueRef};
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
 use std::sync::Arc;
@@ -47,24 +51,26 @@ use std::sync::Arc;
 pub use classic::Fetch;
 pub use dump::Dump;
 pub use login::Verdict;
+use permission::NOT_WITH_TENANTS;
 pub use prefixes::Prefixes;
 pub use replies::Replies;
 pub use sasl::Login;
 pub use session::{ConnectionState, Listed, Session, SessionRegistry, Transport};
+pub use tenant::{Tenant, Tenants};
 pub use trace::Extent;
 pub use tuning::Tuning;
 pub use watch::{Subscription, Topic, Watch};
 
 /// What all threads of a server share.
 pub struct SharedState {
-    /// The storage.
-    pub cache: Cache,
-    /// The ticker that advances the cache's clock.
+    /// The items of the users without a tenant, which are all users if there are no tenants.
+    pub common: Tenant,
+    /// All other items.
+    pub tenants: Tenants,
+    /// The ticker that advances the clock of all caches.
     pub ticker: Ticker,
     /// Second in which the service was started.
     pub started: u32,
-    /// The counters of all threads.
-    pub counters: Registry,
     /// The limit on connections.
     pub connection_limit: Arc<ConnectionLimit>,
     /// The limit on the buffers of all connections.
@@ -83,10 +89,6 @@ pub struct SharedState {
     pub users: Option<Users>,
     /// TLS settings; none if all connections are plain text.
     pub tls: Option<Tls>,
-    /// Clients that receive log lines (`watch`).
-    pub watch: Arc<Watch>,
-    /// Counts by prefix of the key.
-    pub prefixes: Prefixes,
     /// All sessions.
     pub connections: SessionRegistry,
     /// Where threads wait while the items are handed over to another process.
@@ -95,27 +97,57 @@ pub struct SharedState {
     pub snapshots: SnapshotRecord,
 }
 
-/// The number of items among which [`SharedState::longest_idle`] looks. The sample has the items
-/// with the lowest hashes, which is as good as a random one.
-const AGE_SAMPLE: usize = 1024;
-
 impl SharedState {
-    /// Seconds since the last access to the longest unused item of a sample of about 1,024.
-    pub fn longest_idle(&self) -> u32 {
-        let (mut age, mut seen, mut cursor) = (0, 0, Some(0));
-        while let Some(from) = cursor.filter(|_| seen < AGE_SAMPLE) {
-            cursor = self.cache.scan(from, |hit| {
-                age = age.max(hit.idle);
-                seen += 1;
-            });
+    /// The memory in use by all caches together.
+    pub fn usage(&self) -> Usage {
+        self.tenants.usage(self.common.cache.usage())
+    }
+
+    /// The counters of all threads and tenants since the start.
+    pub fn since_start(&self) -> Totals {
+        let mut totals = self.common.counters.since_start();
+        totals.add(&self.tenants.since_start());
+        totals
+    }
+
+    /// The caches of the users without a tenant, and of `tenants`, with their names.
+    pub(crate) fn caches<'t>(&'t self, tenants: &'t [Arc<Tenant>]) -> impl Iterator<Item = (&'t str, &'t Cache)> {
+        let all = std::iter::once(&self.common).chain(tenants.iter().map(|tenant| &**tenant));
+        all.map(|tenant| (&*tenant.name, &tenant.cache))
+    }
+
+    /// Passes each tenant to `visit`, that of the users without one first.
+    fn each_tenant(&self, mut visit: impl FnMut(&Tenant)) {
+        visit(&self.common);
+        self.tenants.all().iter().for_each(|tenant| visit(tenant));
+    }
+
+    /// Logs storms on single keys that have begun.
+    pub(crate) fn log_storms(&self) {
+        self.each_tenant(|tenant| {
+            tenant.counters.log_storms(&tenant.name, (self.started, self.ticker.clock().now()), &self.log);
+        });
+    }
+
+    /// The most used keys of the last minute, of all tenants together. Those of a tenant have its
+    /// name in front.
+    pub(crate) fn hot_keys(&self, kind: hot_keys::Kind) -> Option<hot_keys::Report> {
+        let now = self.ticker.clock().now();
+        let mut all = self.common.counters.hot_keys(kind, self.started, now)?;
+        for tenant in self.tenants.all().iter() {
+            let report = tenant.counters.hot_keys(kind, self.started, now);
+            report.into_iter().for_each(|report| all.join(&tenant.name, report));
         }
-        age
+        Some(all)
     }
 
     /// Passes what has happened to sampled keys on to the estimates of other memory limits.
     pub(crate) fn advance_sizing(&self) {
-        let totals = self.counters.since_start();
-        self.cache.advance_sizing(totals.cmd_get + totals.cmd_touch, totals.get_misses + totals.touch_misses);
+        self.each_tenant(|tenant| {
+            let totals = tenant.counters.since_start();
+            let (lookups, misses) = (totals.cmd_get + totals.cmd_touch, totals.get_misses + totals.touch_misses);
+            tenant.cache.advance_sizing(lookups, misses);
+        });
     }
 
     /// Limits on what a client can make a connection buffer.
@@ -141,6 +173,8 @@ pub enum Outcome<'b> {
     },
     /// A dump was paused. Resume it when the output has been sent.
     PausedDump(Box<Dump>),
+    /// The client has logged in. Make a new executor for what follows.
+    LoggedIn,
     /// The client wants the connection closed.
     Quit,
     /// The connection receives log lines from now on, and nothing else.
@@ -153,6 +187,7 @@ pub enum Outcome<'b> {
 #[derive(Clone, Copy)]
 pub struct Executor<'s> {
     shared: &'s SharedState,
+    tenant: &'s Tenant,
     counters: &'s Counters,
     output_limit: usize,
     /// Whether large values may be pinned and sent without a copy.
@@ -161,6 +196,8 @@ pub struct Executor<'s> {
     reserved: Option<&'s ReservedValue>,
     /// Whether there are watchers or prefixes are counted.
     is_observed: bool,
+    /// Whether the tenant may use only keys with its prefix.
+    has_key_prefix: bool,
     /// Whether the log has requests and replies.
     is_traced: bool,
     /// The histograms that record how long commands take, if this turn is sampled.
@@ -168,22 +205,32 @@ pub struct Executor<'s> {
 }
 
 impl<'s> Executor<'s> {
-    /// An executor that increments `counters`, and pauses when the output has reached
-    /// `output_limit` bytes.
+    /// An executor for users without a tenant, and for clients that have not logged in. It
+    /// increments `counters`, and pauses when the output has reached `output_limit` bytes.
     pub fn new(shared: &'s SharedState, counters: &'s Counters, output_limit: usize) -> Executor<'s> {
-        let is_observed = shared.watch.is_watched() || shared.prefixes.is_counting();
+        let tenant = &shared.common;
         let latencies = counters.latencies.as_deref().filter(|latencies| latencies.samples_turn());
         let is_traced = shared.log.wants(Level::Connection);
         Executor {
             shared,
+            tenant,
             counters,
             output_limit,
             pins_values: true,
             reserved: None,
-            is_observed,
+            is_observed: tenant.is_observed(),
+            has_key_prefix: false,
             is_traced,
             latencies,
         }
+    }
+
+    /// The same executor for users of `tenant`, on the thread with this number.
+    #[must_use]
+    pub fn of_tenant(self, tenant: &'s Tenant, thread: usize) -> Self {
+        let counters = tenant.counters.thread(thread);
+        let has_key_prefix = !tenant.key_prefix.is_empty();
+        Executor { tenant, counters, is_observed: tenant.is_observed(), has_key_prefix, ..self }
     }
 
     /// An executor for replies in one piece: it copies values, however large.
@@ -200,7 +247,7 @@ impl<'s> Executor<'s> {
         let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
         let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
         // A small remainder is collected in the input buffer.
-        (missing >= LARGE_VALUE).then(|| self.shared.cache.reserve(&shape)).flatten()
+        (missing >= LARGE_VALUE).then(|| self.tenant.cache.reserve(&shape)).flatten()
     }
 
     /// The executor for the one command whose value is in `reserved`.
@@ -224,6 +271,9 @@ impl<'s> Executor<'s> {
     pub fn execute<'b>(&self, session: &Session, command: Command<'b>, replies: &mut Replies) -> Outcome<'b> {
         let _timing = self.latencies.map(|latencies| latencies.time(Kind::from(&command)));
         let out = &mut replies.bytes;
+        if self.has_key_prefix && self.refuse_command(&command, out) {
+            return Outcome::Done;
+        }
         match command {
             Command::Get { keys, with_cas } => {
                 return self.fetch(session, Fetch::get(with_cas), keys, replies);
@@ -242,6 +292,7 @@ impl<'s> Executor<'s> {
             Command::Touch { key, exptime, noreply } => append_reply(out, noreply, self.touch(session, key, exptime)),
             Command::FlushAll { exptime, noreply } => append_reply(out, noreply, self.flush(exptime)),
             Command::Version => reply::version(out, PROTOCOL_VERSION),
+            Command::Verbosity { noreply, .. } if self.is_shared() => append_reply(out, noreply, NOT_WITH_TENANTS),
             Command::Verbosity { level, noreply } => {
                 self.shared.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
                 append_reply(out, noreply, reply::OK);
@@ -321,11 +372,11 @@ impl<'s> Executor<'s> {
     }
 
     fn remove_replaced(&self, session: &Session, key: &[u8], replaces: bool) {
-        if !replaces {
+        if !replaces || !self.allows(key) {
             return;
         }
         self.record_lookup(session, key);
-        self.shared.cache.delete(key);
+        self.tenant.cache.delete(key);
     }
 
     /// Pins the value of `hit`, if it is large enough to be sent without a copy.
@@ -336,7 +387,7 @@ impl<'s> Executor<'s> {
 
     /// Whether a key and a value make an item that is too large.
     fn is_too_large(&self, key: &[u8], value: usize) -> bool {
-        key.len() + value > self.shared.cache.max_item()
+        key.len() + value > self.tenant.cache.max_item()
     }
 
     /// The CAS value that clients see: 0 with `-C`.

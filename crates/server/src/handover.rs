@@ -10,7 +10,7 @@
 //!        <------------------------------- header, and its listening sockets (SCM_RIGHTS)
 //! BEGIN  ------------------------------->
 //!                                          executes no more requests, and accepts no connections
-//!        <------------------------------- last CAS value u64, a snapshot
+//!        <------------------------------- last CAS value of all caches u64, a snapshot
 //! LOADED ------------------------------->
 //!        <------------------------------- GO
 //! serves                                   closes its connections, and ends

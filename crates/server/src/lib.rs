@@ -47,6 +47,7 @@ pub mod reload;
 pub mod security;
 mod server;
 mod snapshot;
+mod tenants;
 
 pub use error::StartError;
 pub use net::Stopper;

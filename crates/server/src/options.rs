@@ -242,7 +242,7 @@ pub struct Options {
     pub enable_shutdown: bool,
 
     /// Require authentication by a user of this file, one user:password per line; text protocol
-    /// only
+    /// only. The line [tenant NAME memory=25%] gives the users after it a cache of their own
     #[arg(short = 'Y', long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
 

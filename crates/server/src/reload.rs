@@ -13,6 +13,7 @@ use crate::observability::log::Level;
 use crate::options::{CommandLine, Options, problem};
 use crate::process::resources;
 use crate::security::auth::Users;
+use crate::tenants::Plan;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The options in force: those of the start, with the changes of reloads since.
@@ -72,10 +73,25 @@ impl Reloader {
             users.read(file).map_err(|error| format!("cannot read the users in {}: {error}", file.display()))
         };
         let new_users = shared.users.as_ref().map(read_users).transpose()?;
+        let plan = Plan::new(&after, new_users.as_ref())?;
+        let change = shared.tenants.prepare(plan, shared.ticker.clock(), &after)?;
         let certificates = shared.tls.as_ref().map(|tls| tls.read(Some(&after.extended.ssl), log)).transpose()?;
         // Nothing can fail from here on.
+        let (rest, is_shared) = (change.rest, !shared.tenants.is_empty());
+        for line in shared.tenants.change(change) {
+            log.write(Level::Trouble, format_args!("{line}"));
+        }
+        let is_shared = is_shared || !shared.tenants.is_empty();
+        // Clients can change the limit, but not while there are tenants.
+        if after.memory_limit != before.memory_limit || is_shared {
+            shared.common.cache.set_limit(rest);
+        }
         if let (Some(users), Some(new)) = (&shared.users, new_users) {
             users.replace(new);
+            // Without tenants, connections stay logged in, as in memcached.
+            if is_shared {
+                shared.connections.revoke(users);
+            }
         }
         if let Some(certificates) = certificates {
             certificates.apply(log);
@@ -108,10 +124,8 @@ impl Reloader {
 }
 
 fn apply(shared: &SharedState, before: &Options, after: Options) {
-    if after.memory_limit != before.memory_limit {
-        shared.cache.set_limit(after.memory_bytes());
-    }
-    shared.cache.set_evict_for(after.extended.evict_for);
+    let tenants = shared.tenants.all();
+    shared.caches(&tenants).for_each(|(_, cache)| cache.set_evict_for(after.extended.evict_for));
     if after.verbose != before.verbose {
         shared.log.set_verbosity(after.verbose);
     }

@@ -15,16 +15,14 @@ mod background;
 mod sockets;
 
 use crate::error::StartError;
-use crate::execute::{Prefixes, SessionRegistry, SharedState, Tuning, Watch};
+use crate::execute::{SessionRegistry, SharedState, Tenants, Tuning};
 use crate::handover::{Gate, HandOver, Passed, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::admin::{Admin, AdminHandle};
-use crate::observability::hot_keys::HotKeys;
 use crate::observability::log::{Level, Log, notice};
-use crate::observability::stats::Registry;
-use crate::options::{CommandLine, EngineKind, Options};
+use crate::options::{CommandLine, Options};
 use crate::process::{daemon, memory, resources};
 use crate::reload::{LiveOptions, Reloader};
 use crate::security::auth::Users;
@@ -33,6 +31,7 @@ use crate::security::sandbox;
 use crate::security::tls::Tls;
 use crate::snapshot::record::{SnapshotRecord, Written};
 use crate::snapshot::{Occasion, Restored, Snapshot, folder};
+use crate::tenants::{Caches, Plan};
 use background::Background;
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
@@ -50,9 +49,6 @@ use std::time::{Duration, Instant};
 
 /// Environment variable that names the file with the users for SASL.
 const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
-
-/// The delimiter of prefixes if there is no `-D`.
-const DEFAULT_DELIMITER: u8 = b':';
 
 /// How often the cache is maintained, and the server looks for storms.
 const MAINTENANCE: Duration = Duration::from_secs(1);
@@ -94,6 +90,8 @@ struct Unprivileged<'o> {
     offered: Passed,
     io: Io,
     users: Option<Users>,
+    /// The division of the memory among the tenants.
+    plan: Plan,
     snapshot: Option<Snapshot>,
     port_file: Option<PathBuf>,
 }
@@ -103,7 +101,7 @@ struct Loaded<'o> {
     start: Unprivileged<'o>,
     admin: Option<AdminHandle>,
     ticker: Ticker,
-    cache: Cache,
+    caches: Caches,
     restored: Option<Restored>,
 }
 
@@ -126,7 +124,7 @@ impl Server {
         options.check()?;
         let log = Log::new(options.verbose);
         Tls::new(options, &log)?;
-        users(options, &log)?;
+        plan(options, users(options, &log)?.as_ref())?;
         snapshot(options)?;
         options.user.as_deref().map(privileges::user).transpose()?;
         let made = [(&options.unix_socket, "-s"), (&options.pidfile, "-P"), (&options.hand_over, "--hand-over")];
@@ -175,6 +173,7 @@ impl<'o> Privileged<'o> {
             .duplicate()
             .map_err(|error| StartError::System("cannot keep sockets for a successor (--hand-over)".into(), error))?;
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
+        let plan = plan(options, users.as_ref())?;
         if options.owns_process {
             daemon::leave_folder(options, &log);
             // Must come before other threads start, because these would not be confined.
@@ -182,7 +181,7 @@ impl<'o> Privileged<'o> {
             let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());
             sandbox::enter(options, io, files, port_file.as_deref(), &log);
         }
-        Ok(Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, snapshot, port_file })
+        Ok(Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, plan, snapshot, port_file })
     }
 }
 
@@ -197,37 +196,20 @@ impl<'o> Unprivileged<'o> {
         // A predecessor answers until it has handed over.
         let admin = if self.predecessor.is_none() { self.start_admin()? } else { None };
         let ticker = Ticker::new();
-        let empty = || {
-            let clock = Arc::clone(ticker.clock());
-            let cache = Cache::new(clock, options.memory_bytes(), options.max_key_and_value())?;
-            // Tests replay transcripts of a server whose CAS values began at 1.
-            let cache = if options.debug_time { cache } else { cache.with_random_cas() };
-            let cache = if options.disable_evictions { cache.without_eviction() } else { cache };
-            let cache = if options.no_sizing { cache } else { cache.with_sizing(options.threads.into()) };
-            cache.set_evict_for(options.extended.evict_for);
-            Ok(match options.engine {
-                EngineKind::Relativistic => cache,
-                EngineKind::GlobalLock => cache.with_global_lock(),
-            })
-        };
-        let (cache, restored) = match (&mut self.predecessor, &self.snapshot) {
+        let empty = || Caches::new(&self.plan, ticker.clock(), options);
+        let (caches, restored) = match (&mut self.predecessor, &self.snapshot) {
             // It has removed its snapshot, or has newer items.
             (Some(predecessor), _) => {
-                return Ok(Loaded {
-                    cache: predecessor.take_items(empty, &self.log)?,
-                    start: self,
-                    admin,
-                    ticker,
-                    restored: None,
-                });
+                let caches = predecessor.take_items(empty, &self.log)?;
+                return Ok(Loaded { start: self, admin, ticker, caches, restored: None });
             }
             (None, Some(snapshot)) => {
-                snapshot.restore(empty, &self.log).map(|(cache, restored)| (cache, Some(restored)))
+                snapshot.restore(empty, &self.log).map(|(caches, restored)| (caches, Some(restored)))
             }
-            (None, None) => empty().map(|cache| (cache, None)),
+            (None, None) => empty().map(|caches| (caches, None)),
         }
         .map_err(|_| StartError::NoMemory)?;
-        Ok(Loaded { start: self, admin, ticker, cache, restored })
+        Ok(Loaded { start: self, admin, ticker, caches, restored })
     }
 }
 
@@ -237,8 +219,9 @@ impl Loaded<'_> {
             None => self.start.start_admin()?,
             admin => admin,
         };
-        let Loaded { start, ticker, cache, restored, .. } = self;
-        let Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, snapshot, port_file } = start;
+        let Loaded { start, ticker, caches, restored, .. } = self;
+        let Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, snapshot, port_file, .. } =
+            start;
         // Reading the snapshot may have taken long.
         ticker.tick();
         let Listening { listeners, udp, hand_over } = sockets.listen()?;
@@ -254,13 +237,12 @@ impl Loaded<'_> {
             }
         }
         let threads = usize::from(options.threads);
-        let watch = Arc::new(Watch::new(options.extended.watcher_logbuf_size as usize * 1024));
+        let (common, tenants) = Tenants::new(caches, options, configure);
         let shared = Arc::new(SharedState {
-            cache: configure(cache.with_observer(Arc::clone(&watch) as _)),
+            common,
+            tenants,
             started: ticker.clock().now(),
             ticker,
-            // One more for the accepting thread, and one for datagrams.
-            counters: Registry::new(threads + 2, admin.is_some(), HotKeys::new(options.hot_keys)),
             connection_limit: ConnectionLimit::new(options.conn_limit as usize),
             buffer_limit: BufferLimit::new(options.buffer_bytes()),
             log,
@@ -268,8 +250,6 @@ impl Loaded<'_> {
             tuning: Tuning::new(&options.extended),
             users,
             tls,
-            watch,
-            prefixes: Prefixes::new(options.delimiter.unwrap_or(DEFAULT_DELIMITER), options.delimiter.is_some()),
             connections,
             gate: Gate::new(offered),
             snapshots: SnapshotRecord::default(),
@@ -435,8 +415,9 @@ impl Saver {
 fn start_background(shared: &Arc<SharedState>) -> io::Result<Vec<Background>> {
     let maintained = Arc::clone(shared);
     let mut threads = vec![Background::start("maintenance", MAINTENANCE, move || {
-        maintained.cache.maintain();
-        maintained.counters.log_storms(maintained.started, maintained.ticker.clock().now(), &maintained.log);
+        maintained.common.cache.maintain();
+        maintained.tenants.maintain();
+        maintained.log_storms();
     })?];
     if !shared.options.no_sizing {
         let sampled = Arc::clone(shared);
@@ -448,7 +429,9 @@ fn start_background(shared: &Arc<SharedState>) -> io::Result<Vec<Background>> {
 fn save(snapshot: &Snapshot, shared: &SharedState, occasion: Occasion) -> Result<(), StartError> {
     let path = snapshot.path().display();
     let start = Instant::now();
-    let items = snapshot.write(&shared.cache, occasion).map_err(|error| {
+    let tenants = shared.tenants.all();
+    let caches: Vec<_> = shared.caches(&tenants).collect();
+    let items = snapshot.write(&caches, occasion).map_err(|error| {
         shared.snapshots.note(None);
         StartError::System(format!("cannot write the snapshot {path}"), error)
     })?;
@@ -524,6 +507,11 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
         Ok(outcome) => outcome.map_err(|error| StartError::System("a worker thread failed".into(), error)),
         Err(_panic) => Err(StartError::Crashed),
     }
+}
+
+/// The division of the memory among the tenants.
+fn plan(options: &Options, users: Option<&Users>) -> Result<Plan, StartError> {
+    Plan::new(options, users.map(Users::list).as_deref()).map_err(StartError::Usage)
 }
 
 /// The users that may log in, if logins are required.

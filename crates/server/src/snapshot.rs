@@ -13,13 +13,15 @@
 //! A file written while clients are served has each item that existed all the time, in a state that
 //! it had meanwhile, and no item that was flushed meanwhile. Items keep their values, flags,
 //! remaining time to live, marks of the meta protocol, and CAS values that clients have set. Other
-//! CAS values are new, and unknown to clients.
+//! CAS values are new, and unknown to clients. Items return to the tenant of the same name. They
+//! are left out if there is none: another tenant must not see them.
 
 mod format;
 mod moment;
 pub(crate) mod record;
 
 use crate::observability::log::{Level, Log};
+use crate::tenants::Caches;
 pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
 use moment::{BootId, Moment};
@@ -55,33 +57,33 @@ impl Snapshot {
         Ok(Snapshot { path, warm_after_crash, boot: moment::boot_id(), writing: Mutex::default() })
     }
 
-    /// A cache made by `make` with the items of the file, and whether the file was used. Without
-    /// a file, or if the file is refused, the cache is empty; the log says why.
+    /// Caches made by `make` with the items of the file, and whether the file was used. Without a
+    /// file, or if the file is refused, the caches are empty; the log says why.
     ///
     /// # Errors
-    /// When there is no memory for an empty cache.
-    pub fn restore(
+    /// When there is no memory for empty caches.
+    pub(crate) fn restore(
         &self,
-        make: impl Fn() -> Result<Cache, OutOfMemory>,
+        make: impl Fn() -> Result<Caches, OutOfMemory>,
         log: &Log,
-    ) -> Result<(Cache, Restored), OutOfMemory> {
-        let (cache, start, path) = (make()?, Instant::now(), self.path.display());
-        match self.read(&cache) {
+    ) -> Result<(Caches, Restored), OutOfMemory> {
+        let (caches, start, path) = (make()?, Instant::now(), self.path.display());
+        match self.read(&caches) {
             Ok(None) => {
                 log.write(Level::Internal, format_args!("there is no snapshot {path} yet"));
-                Ok((cache, Restored { is_file_used: false }))
+                Ok((caches, Restored { is_file_used: false }))
             }
             Ok(Some(Summary { items, left_out })) => {
                 log.write(
                     Level::Trouble,
                     format_args!("{items} items from {path} in {:.1?}, {left_out} left out", start.elapsed()),
                 );
-                Ok((cache, Restored { is_file_used: true }))
+                Ok((caches, Restored { is_file_used: true }))
             }
             Err(refusal) => {
                 log.write(Level::Warning, format_args!("the cache starts empty, because {path} is refused: {refusal}"));
                 // Items read before the refusal are not trusted either.
-                drop(cache);
+                drop(caches);
                 Ok((make()?, Restored { is_file_used: false }))
             }
         }
@@ -101,24 +103,25 @@ impl Snapshot {
         Ok(())
     }
 
-    fn read(&self, cache: &Cache) -> Result<Option<Summary>, Refusal> {
+    fn read(&self, caches: &Caches) -> Result<Option<Summary>, Refusal> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
         let length = file.metadata()?.len();
         let now = Moment::now(self.boot);
-        format::read(io::BufReader::new(file), Some(length), cache, self.warm_after_crash, &now).map(Some)
+        let named = |name: &str| caches.named(name);
+        format::read(io::BufReader::new(file), Some(length), named, self.warm_after_crash, &now).map(Some)
     }
 
-    /// Writes the items of `cache`, and returns their number. Concurrent calls wait for each
-    /// other.
+    /// Writes the items of all `caches`, each with the name of its tenant, and returns their
+    /// number. Concurrent calls wait for each other.
     ///
     /// # Errors
     /// When the file cannot be written. The previous snapshot is still there.
-    pub fn write(&self, cache: &Cache, occasion: Occasion) -> io::Result<u64> {
+    pub(crate) fn write(&self, caches: &[(&str, &Cache)], occasion: Occasion) -> io::Result<u64> {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        replace(&self.path, |file| format::write(file, cache, occasion, &Moment::now(self.boot)))
+        replace(&self.path, |file| format::write(file, caches, occasion, &Moment::now(self.boot)))
     }
 
     /// Whether the server reads a snapshot after a crash, even if it was written while clients were
@@ -133,16 +136,16 @@ impl Snapshot {
     }
 }
 
-/// Sends the items of `cache` to another process, and returns their number. No other thread may
-/// execute requests meanwhile.
-pub(crate) fn send(out: &mut impl Write, cache: &Cache) -> io::Result<u64> {
-    format::write(out, cache, Occasion::End, &Moment::now(None))
+/// Sends the items of all `caches` to another process, and returns their number. No other thread
+/// may execute requests meanwhile.
+pub(crate) fn send(out: &mut impl Write, caches: &[(&str, &Cache)]) -> io::Result<u64> {
+    format::write(out, caches, Occasion::End, &Moment::now(None))
 }
 
-/// Receives the items of another process into `cache`, which is empty. Returns how many there are,
-/// and how many were left out.
-pub(crate) fn receive(source: &mut impl Read, cache: &Cache) -> io::Result<(u64, u64)> {
-    match format::read(io::BufReader::new(source), None, cache, false, &Moment::now(None)) {
+/// Receives the items of another process into the caches that `named` returns, which are empty.
+/// Returns how many there are, and how many were left out.
+pub(crate) fn receive<'c>(source: &mut impl Read, named: impl Fn(&str) -> Option<&'c Cache>) -> io::Result<(u64, u64)> {
+    match format::read(io::BufReader::new(source), None, named, false, &Moment::now(None)) {
         Ok(Summary { items, left_out }) => Ok((items, left_out)),
         Err(Refusal::Unreadable(error)) => Err(error),
         Err(Refusal::Torn) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,5 +1,6 @@
 //! Commands about the server as a whole.
 
+use super::permission::NOT_WITH_TENANTS;
 use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
 use super::{Dump, Executor, Outcome, Session, Transport, append_reply};
@@ -13,6 +14,12 @@ const MAX_MEMORY: u64 = 1_000_000_000;
 impl Executor<'_> {
     pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let tuning = &self.shared.tuning;
+        let is_dump = verb == Admin::LruCrawler && matches!(args.clone().next(), Some(b"metadump" | b"mgdump"));
+        let is_own = is_dump || verb == Admin::Watch || (verb == Admin::DebugTime && self.tenant.name.is_empty());
+        if !is_own && self.is_shared() {
+            append_reply(out, args.last() == Some(b"noreply"), NOT_WITH_TENANTS);
+            return Outcome::Done;
+        }
         let text = match verb {
             Admin::Shutdown => return self.shutdown(session, args, out),
             Admin::MemoryLimit => return self.memory_limit(args, out),
@@ -68,7 +75,7 @@ impl Executor<'_> {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
             }
             Some(mebibytes) => {
-                self.shared.cache.set_limit((mebibytes as usize) << 20);
+                self.tenant.cache.set_limit((mebibytes as usize) << 20);
                 reply::OK
             }
         };
@@ -85,7 +92,7 @@ impl Executor<'_> {
             b"ERROR cannot pipeline other commands before watch\r\n"
         } else {
             let default = if args.count() == 0 { Topic::Fetchers as u8 } else { 0 };
-            match topics.map(|topics| self.shared.watch.subscribe(topics | default)) {
+            match topics.map(|topics| self.tenant.watch.subscribe(topics | default)) {
                 None => reply::ERROR,
                 Some(None) => b"WATCHER_TOO_MANY log watcher limit reached\r\n",
                 Some(Some(subscription)) => {

@@ -24,6 +24,10 @@ impl Executor<'_> {
     ) -> Outcome<'static> {
         let _timing = self.latencies.map(|latencies| latencies.time(request.opcode.into()));
         let out = &mut replies.bytes;
+        if self.has_key_prefix && !self.permits_request(request) {
+            reply::failure(out, &request.header, Status::AuthFailure);
+            return Outcome::Done;
+        }
         match request.opcode {
             Opcode::Get | Opcode::GetKey => self.binary_get(session, request, replies),
             Opcode::Touch | Opcode::GetAndTouch | Opcode::GetAndTouchKey => {
@@ -62,7 +66,7 @@ impl Executor<'_> {
 
     fn binary_get(&self, session: &Session, request: &Request<'_>, out: &mut Replies) {
         let mut size = 0;
-        let lookup = self.shared.cache.get(request.key, |hit| {
+        let lookup = self.tenant.cache.get(request.key, |hit| {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetKey { request.key } else { b"" };
             self.append_item(request, key, &hit, out);
@@ -85,8 +89,8 @@ impl Executor<'_> {
             let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
             self.append_item(request, key, &Hit { value, ..hit }, out);
         };
-        let lookup = self.shared.cache.update(request.key, touch, show).unwrap_or_else(|_| {
-            self.shared.cache.delete(request.key);
+        let lookup = self.tenant.cache.update(request.key, touch, show).unwrap_or_else(|_| {
+            self.tenant.cache.delete(request.key);
             Lookup::Miss
         });
         self.record_touch(session, request.key, lookup, size);
@@ -126,7 +130,7 @@ impl Executor<'_> {
         };
         let store = outcome.unwrap_or_else(|_| {
             if request.opcode == Opcode::Set {
-                self.shared.cache.delete(request.key);
+                self.tenant.cache.delete(request.key);
             }
             Store::OutOfMemory
         });
@@ -150,7 +154,7 @@ impl Executor<'_> {
         show: impl FnOnce(Hit<'_>),
     ) -> Result<Store, OutOfMemory> {
         let new = New {
-            expiry: Expiry::from_unsigned(request.extra_32(4), self.shared.cache.now()),
+            expiry: Expiry::from_unsigned(request.extra_32(4), self.tenant.cache.now()),
             ..New::plain(request.extra_32(0), self.value(request.value))
         };
         let permit = |present: Present<'_>| {
@@ -164,7 +168,7 @@ impl Executor<'_> {
             };
             (store == Store::Stored, store)
         };
-        self.shared.cache.put(request.key, &new, permit, show)
+        self.tenant.cache.put(request.key, &new, permit, show)
     }
 
     fn binary_join(
@@ -185,7 +189,7 @@ impl Executor<'_> {
             }
             Some(item) => (Change::Put(item.joined(value)), Store::Stored),
         };
-        self.shared.cache.update(request.key, join, show)
+        self.tenant.cache.update(request.key, join, show)
     }
 
     fn binary_count(&self, session: &Session, request: &Request<'_>, direction: Direction, out: &mut Vec<u8>) {
@@ -209,7 +213,7 @@ impl Executor<'_> {
                 }
             },
         };
-        let outcome = self.shared.cache.update(request.key, step, |hit| cas = self.visible(hit.cas));
+        let outcome = self.tenant.cache.update(request.key, step, |hit| cas = self.visible(hit.cas));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
         self.record_arithmetic(
             request.key,
@@ -246,7 +250,7 @@ impl Executor<'_> {
                 (Change::Remove, Status::Success)
             }
         };
-        let status = self.shared.cache.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
+        let status = self.tenant.cache.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
         self.record_delete(request.key, "delete", status != Status::NotFound, size);
         match status {
             Status::Success => succeed(request, 0, out),
@@ -259,7 +263,7 @@ impl Executor<'_> {
         if self.shared.live.get().disable_flush_all {
             return reply::failure(out, &request.header, Status::AuthFailure);
         }
-        self.shared.cache.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
+        self.tenant.cache.flush(i32::try_from(request.extra_32(0)).unwrap_or(i32::MAX));
         succeed(request, 0, out);
     }
 

@@ -92,7 +92,7 @@ impl Executor<'_> {
     /// Looks up at most [`MAX_BATCH_KEYS`] keys together, until the output is full. Appends each
     /// hit, and `end` after each key. Returns the number of keys looked up.
     fn get_some(&self, session: &Session, with_cas: bool, keys: &[&[u8]], end: &[u8], out: &mut Replies) -> usize {
-        self.shared.cache.get_many(keys, |index, found| {
+        self.tenant.cache.get_many(keys, |index, found| {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
@@ -127,11 +127,11 @@ impl Executor<'_> {
         };
         match fetch.exptime {
             None => {
-                let lookup = self.shared.cache.get(key, visit);
+                let lookup = self.tenant.cache.get(key, visit);
                 self.record_get(session, key, lookup, size);
             }
             Some(exptime) => {
-                let lookup = self.shared.cache.get_and_touch(key, exptime, visit);
+                let lookup = self.tenant.cache.get_and_touch(key, exptime, visit);
                 self.record_touch(session, key, lookup, size);
             }
         }
@@ -165,8 +165,8 @@ impl Executor<'_> {
             // With `-C` no item has a CAS value.
             StoreVerb::Cas(_) if self.shared.options.disable_cas => self.compare_without_cas(key),
             _ => match self.reserved {
-                None => self.shared.cache.store(mode(verb), key, content),
-                Some(value) => self.shared.cache.store_reserved(mode(verb), key, content.flags, content.exptime, value),
+                None => self.tenant.cache.store(mode(verb), key, content),
+                Some(value) => self.tenant.cache.store_reserved(mode(verb), key, content.flags, content.exptime, value),
             },
         };
         let stored = Stored { command: verb_name(verb), ttl: content.exptime.into(), size: content.value.len() };
@@ -181,7 +181,7 @@ impl Executor<'_> {
     }
 
     fn compare_without_cas(&self, key: &[u8]) -> Store {
-        match self.shared.cache.peek(key, |_| ()) {
+        match self.tenant.cache.peek(key, |_| ()) {
             Lookup::Hit => Store::Exists,
             _ => Store::NotFound,
         }
@@ -193,21 +193,21 @@ impl Executor<'_> {
             Arithmetic::Incr => Direction::Up,
             Arithmetic::Decr => Direction::Down,
         };
-        let count = self.shared.cache.count(key, direction, delta);
+        let count = self.tenant.cache.count(key, direction, delta);
         self.record_arithmetic(key, direction, count.map(|_| ()));
         count
     }
 
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
         let size = self.record_lookup(session, key);
-        let is_deleted = self.shared.cache.delete(key);
+        let is_deleted = self.tenant.cache.delete(key);
         self.record_delete(key, "delete", is_deleted, size.filter(|_| is_deleted));
         if is_deleted { reply::DELETED } else { reply::NOT_FOUND }
     }
 
     pub(super) fn touch(&self, session: &Session, key: &[u8], exptime: i32) -> &'static [u8] {
         self.record_lookup(session, key);
-        let is_hit = self.shared.cache.touch(key, exptime);
+        let is_hit = self.tenant.cache.touch(key, exptime);
         self.record_touch_only(key, is_hit);
         if is_hit { reply::TOUCHED } else { reply::NOT_FOUND }
     }
@@ -217,7 +217,7 @@ impl Executor<'_> {
         if self.shared.live.get().disable_flush_all {
             return FLUSH_NOT_ALLOWED;
         }
-        self.shared.cache.flush(exptime);
+        self.tenant.cache.flush(exptime);
         reply::OK
     }
 }

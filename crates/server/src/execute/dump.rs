@@ -118,10 +118,10 @@ impl Executor<'_> {
                         cursor
                     })
                 }
-                Format::Table(stats) => self.shared.cache.sample_buckets(stats, cursor),
-                Format::Memory(memory) => self.shared.cache.sample_memory(memory, cursor),
+                Format::Table(stats) => self.tenant.cache.sample_buckets(stats, cursor),
+                Format::Memory(memory) => self.tenant.cache.sample_memory(memory, cursor),
                 format => {
-                    let next = self.shared.cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
+                    let next = self.tenant.cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
                     next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
                 }
             };
@@ -145,7 +145,7 @@ impl Executor<'_> {
     /// a single one.
     fn prefixes(&self, last: Option<&[u8]>, request: Option<&Header>, out: &mut Vec<u8>) -> Option<Box<[u8]>> {
         let mut lines = Vec::new();
-        let next = self.shared.prefixes.dump_after(last, PRINTED_AT_ONCE, &mut lines);
+        let next = self.tenant.prefixes.dump_after(last, PRINTED_AT_ONCE, &mut lines);
         match request {
             None => out.append(&mut lines),
             Some(request) => binary::reply::packet(out, request, Status::Success, 0, [b"", b"detailed", &lines]),

@@ -5,7 +5,7 @@
 
 use super::{Executor, Session};
 use crate::observability::log::Level;
-use crate::security::auth::Attempt;
+use crate::security::auth::{Attempt, Credentials};
 use relativist_memcache::reply;
 
 /// Failures after which a connection is closed.
@@ -59,10 +59,23 @@ impl Executor<'_> {
             );
         }
         match attempt {
-            Attempt::Right => Verdict::Welcome,
+            Attempt::Right(credentials) => self.enter(session, credentials),
             Attempt::Refused => Verdict::Refusal,
             Attempt::Wrong | Attempt::LastWrong if session.note_failed_login() < MAX_FAILURES => Verdict::Failure,
             Attempt::Wrong | Attempt::LastWrong => Verdict::LastFailure,
         }
+    }
+
+    /// Makes the session one of the user's tenant. Fails if the user was removed just now, or if
+    /// the client has logged in before as a user of another tenant.
+    fn enter(&self, session: &Session, credentials: Credentials) -> Verdict {
+        let users = self.shared.users.as_ref();
+        let is_in = session.note_credentials(&credentials)
+            // A reload that this check misses finds the credentials in the session.
+            && users.is_some_and(|users| users.admit(&credentials))
+            && credentials.tenant.is_none_or(|name| {
+                self.shared.tenants.named(&name).is_some_and(|tenant| session.enter(tenant))
+            });
+        if is_in { Verdict::Welcome } else { Verdict::LastFailure }
     }
 }

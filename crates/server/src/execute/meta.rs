@@ -66,6 +66,7 @@ impl Executor<'_> {
         let out = &mut replies.bytes;
         match checked {
             Err(error) => out.extend_from_slice(error.reply()),
+            Ok((_, key)) if self.has_key_prefix && !self.allows(key) => self.refuse_key(out),
             Ok((flags, key)) => {
                 let request = Request { meta, flags, key };
                 match meta.verb {
@@ -81,7 +82,7 @@ impl Executor<'_> {
     pub(super) fn meta_debug(&self, session: &Session, key: &[u8], out: &mut Vec<u8>) {
         self.counters.cmd_meta.bump();
         self.record_lookup(session, key);
-        let lookup = self.shared.cache.peek(key, |hit| {
+        let lookup = self.tenant.cache.peek(key, |hit| {
             out.extend_from_slice(b"ME ");
             if hit.marks.has(Marks::ENCODED_KEY) {
                 encode_key(out, key)

@@ -21,7 +21,7 @@ impl Executor<'_> {
     #[cold]
     pub(super) fn observe_get(&self, session: &Session, key: &[u8], lookup: Lookup, size: usize) {
         let is_hit = lookup == Lookup::Hit;
-        self.shared.prefixes.count(key, |counts| {
+        self.tenant.prefixes.count(key, |counts| {
             counts.gets += 1;
             counts.hits += u64::from(is_hit);
         });
@@ -33,7 +33,7 @@ impl Executor<'_> {
     #[cold]
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
         let mut size = None;
-        let lookup = self.shared.cache.peek(key, |hit| size = Some(hit.value.len()));
+        let lookup = self.tenant.cache.peek(key, |hit| size = Some(hit.value.len()));
         self.publish_get(session, key, lookup, size.unwrap_or(0));
         size
     }
@@ -58,7 +58,7 @@ impl Executor<'_> {
 
     #[cold]
     pub(super) fn observe_store(&self, session: &Session, key: &[u8], store: Store, stored: Stored) {
-        self.shared.prefixes.count(key, |counts| counts.sets += 1);
+        self.tenant.prefixes.count(key, |counts| counts.sets += 1);
         let status = match store {
             Store::Stored => "stored",
             Store::NotStored => "not_stored",
@@ -97,7 +97,7 @@ impl Executor<'_> {
     /// Logs a deletion. `size` is the size of the deleted item; none if there was no item.
     #[cold]
     pub(super) fn observe_delete(&self, key: &[u8], command: &str, size: Option<usize>) {
-        self.shared.prefixes.count(key, |counts| counts.deletes += 1);
+        self.tenant.prefixes.count(key, |counts| counts.deletes += 1);
         if let Some(size) = size {
             self.publish(
                 Topic::Deletions,
@@ -107,6 +107,6 @@ impl Executor<'_> {
     }
 
     fn publish(&self, topic: Topic, line: std::fmt::Arguments<'_>) {
-        self.shared.watch.publish(topic, line);
+        self.tenant.watch.publish(topic, line);
     }
 }

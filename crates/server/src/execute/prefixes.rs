@@ -6,15 +6,16 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of prefixes. Keys with further prefixes are not counted: clients choose the keys,
-/// and memory must stay bounded.
-const MAX_PREFIXES: usize = 1 << 14;
+/// Maximum number of prefixes of the users without a tenant. Keys with further prefixes are not
+/// counted: clients choose the keys, and memory must stay bounded.
+pub(super) const MAX_PREFIXES: usize = 1 << 14;
 
 /// Counts by prefix. While counting is on, it costs each command a lock.
 #[derive(Debug)]
 pub struct Prefixes {
     is_counting: AtomicBool,
     delimiter: u8,
+    max_prefixes: usize,
     counts: Mutex<BTreeMap<Box<[u8]>, Counts>>,
 }
 
@@ -28,9 +29,9 @@ pub(super) struct Counts {
 }
 
 impl Prefixes {
-    /// Creates a registry without counts.
-    pub fn new(delimiter: u8, is_counting: bool) -> Prefixes {
-        Prefixes { is_counting: AtomicBool::new(is_counting), delimiter, counts: Mutex::default() }
+    /// Creates a registry without counts, for at most `max_prefixes`.
+    pub fn new(delimiter: u8, is_counting: bool, max_prefixes: usize) -> Prefixes {
+        Prefixes { is_counting: AtomicBool::new(is_counting), delimiter, max_prefixes, counts: Mutex::default() }
     }
 
     pub(super) fn is_counting(&self) -> bool {
@@ -51,7 +52,7 @@ impl Prefixes {
     pub(super) fn count(&self, key: &[u8], count: impl FnOnce(&mut Counts)) {
         let Some(end) = memchr::memchr(self.delimiter, key).filter(|_| self.is_counting()) else { return };
         let mut counts = self.lock();
-        let has_room = counts.len() < MAX_PREFIXES;
+        let has_room = counts.len() < self.max_prefixes;
         match counts.get_mut(&key[..end]) {
             Some(counts) => count(counts),
             None if has_room => count(counts.entry(key[..end].into()).or_default()),
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn all_prefixes_are_printed_piece_by_piece_and_the_empty_one() {
-        let prefixes = Prefixes::new(b':', true);
+        let prefixes = Prefixes::new(b':', true, 5);
         for key in [":a", "b:c", "a:b", "a:c", "none"] {
             prefixes.count(key.as_bytes(), |counts| counts.gets += 1);
         }

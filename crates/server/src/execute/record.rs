@@ -100,7 +100,7 @@ impl Executor<'_> {
             self.observe_too_large(session, key, command, ttl);
         }
         if replaces {
-            self.shared.cache.delete(key);
+            self.tenant.cache.delete(key);
         }
     }
 

@@ -54,7 +54,7 @@ impl Executor<'_> {
         if verdict == Verdict::Welcome {
             *login = Login::Done;
             reply::packet(out, &request.header, Status::Success, 0, [b"", b"", b"Authenticated"]);
-            return Outcome::Done;
+            return Outcome::LoggedIn;
         }
         *login = Login::None;
         self.counters.auth_errors.bump();

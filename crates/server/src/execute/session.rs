@@ -1,10 +1,12 @@
 //! The state of a connection that all threads may read.
 
+use super::tenant::Tenant;
+use crate::security::auth::{Credentials, Users};
 use slab::Slab;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How a client is connected.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -97,13 +99,55 @@ pub struct Session {
     state: AtomicU8,
     heard: AtomicU32,
     failed_logins: AtomicU8,
+    tenant: OnceLock<Arc<Tenant>>,
+    /// The last right login.
+    credentials: Mutex<Option<Credentials>>,
+    is_revoked: AtomicBool,
 }
 
 impl Session {
     /// A session that begins at `now`.
     pub fn new(id: i32, transport: Transport, now: u32) -> Session {
         let state = AtomicU8::new(ConnectionState::Reading as u8);
-        Session { id, transport, state, heard: AtomicU32::new(now), failed_logins: AtomicU8::new(0) }
+        Session {
+            id,
+            transport,
+            state,
+            heard: AtomicU32::new(now),
+            failed_logins: AtomicU8::new(0),
+            tenant: OnceLock::new(),
+            credentials: Mutex::default(),
+            is_revoked: AtomicBool::new(false),
+        }
+    }
+
+    /// The tenant of the user that has logged in.
+    pub(crate) fn tenant(&self) -> Option<&Arc<Tenant>> {
+        self.tenant.get()
+    }
+
+    /// Sets the tenant of the user that logs in. Returns false if it was another one.
+    pub(super) fn enter(&self, tenant: Arc<Tenant>) -> bool {
+        Arc::ptr_eq(self.tenant.get_or_init(|| Arc::clone(&tenant)), &tenant)
+    }
+
+    /// Notes with which credentials the client logs in. Returns false if it has logged in before as
+    /// a user of another tenant, or of none: a connection belongs to one for good.
+    pub(super) fn note_credentials(&self, credentials: &Credentials) -> bool {
+        let mut last = lock(&self.credentials);
+        let is_same = last.as_ref().is_none_or(|last| last.tenant == credentials.tenant);
+        if is_same {
+            *last = Some(credentials.clone());
+        }
+        is_same
+    }
+
+    /// Whether the credentials of the client do not count any more, so that the connection must be
+    /// closed.
+    pub(crate) fn is_revoked(&self) -> bool {
+        // Relaxed: no other data depends on it. The connection may execute requests that have
+        // arrived.
+        self.is_revoked.load(Ordering::Relaxed)
     }
 
     /// Publishes the state.
@@ -149,6 +193,7 @@ impl Session {
 pub struct SessionRegistry {
     sessions: Mutex<Slab<Arc<Session>>>,
     listeners: Mutex<Vec<ListeningSocket>>,
+    revocations: AtomicU64,
 }
 
 /// A listening or UDP socket, as shown by `stats conns`.
@@ -191,6 +236,26 @@ impl SessionRegistry {
 
     pub(super) fn listeners(&self) -> Vec<ListeningSocket> {
         lock(&self.listeners).clone()
+    }
+
+    /// Revokes the sessions whose users are not among `users` any more, or have another password or
+    /// tenant.
+    pub(crate) fn revoke(&self, users: &Users) {
+        for session in self.sessions() {
+            let is_admitted = lock(&session.credentials).as_ref().is_none_or(|it| users.admit(it));
+            if !is_admitted {
+                // Relaxed: see `is_revoked`.
+                session.is_revoked.store(true, Ordering::Relaxed);
+                // Relaxed: the workers look at `is_revoked`.
+                self.revocations.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// How many sessions were revoked.
+    pub(crate) fn revocations(&self) -> u64 {
+        // Relaxed: as in `revoke`.
+        self.revocations.load(Ordering::Relaxed)
     }
 
     /// All sessions on the list.

@@ -19,6 +19,7 @@ use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
+use std::sync::Arc;
 
 /// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
@@ -86,12 +87,19 @@ impl Executor<'_> {
         let dump = match name {
             b"conns" => {
                 self.listeners(&mut Report::new(out, request));
-                Dump::connections(self.shared.connections.sessions())
+                Dump::connections(self.sessions())
             }
             b"memory" => Dump::memory(),
             _ => Dump::table(),
         };
         self.dump(Box::new(dump.replying_to(request)), out)
+    }
+
+    /// The sessions of the users of this tenant.
+    fn sessions(&self) -> Vec<Arc<Session>> {
+        let mut sessions = self.shared.connections.sessions();
+        sessions.retain(|session| session.tenant().map_or("", |tenant| &tenant.name) == self.tenant.name);
+        sessions
     }
 
     /// Reports a short group of statistics, without the end of the list. False if there is no such
@@ -114,12 +122,12 @@ impl Executor<'_> {
     }
 
     fn reset_stats(&self) {
-        self.shared.counters.reset(self.shared.cache.usage().sweeps);
-        self.shared.prefixes.clear();
+        self.tenant.counters.reset(self.tenant.cache.usage().sweeps);
+        self.tenant.prefixes.clear();
     }
 
     fn stats_detail(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
-        let prefixes = &self.shared.prefixes;
+        let prefixes = &self.tenant.prefixes;
         let reply: &[u8] = match args.next() {
             _ if self.shared.live.get().disable_dumping => b"CLIENT_ERROR stats detail not allowed\r\n",
             Some(b"on") => {
@@ -140,7 +148,7 @@ impl Executor<'_> {
     /// `stats detail` in the binary protocol, which has no text for errors. (Dumps are handled
     /// elsewhere.)
     fn detail(&self, verb: Option<&[u8]>) -> bool {
-        let prefixes = &self.shared.prefixes;
+        let prefixes = &self.tenant.prefixes;
         match verb {
             _ if self.shared.live.get().disable_dumping => return false,
             Some(b"on") => prefixes.set_counting(true),
@@ -167,9 +175,9 @@ impl Executor<'_> {
     }
 
     fn general(&self, report: &mut Report<'_>) {
-        let totals = self.shared.counters.totals();
-        let usage = self.shared.cache.usage();
-        let sweeps = self.shared.counters.sweeps(&usage.sweeps);
+        let totals = self.totals();
+        let usage = self.tenant.cache.usage();
+        let sweeps = self.tenant.counters.sweeps(&usage.sweeps);
         self.process(report);
         self.connections(&totals, report);
         commands(&totals, report);
@@ -177,6 +185,26 @@ impl Executor<'_> {
         self.slabs_and_crawler(&sweeps, report);
         self.watchers_and_tls(&totals, report);
         self.stored_items(&totals, &usage, &sweeps, report);
+    }
+
+    /// The counters of this tenant. Those of connections are the server's: bytes are received
+    /// before their sender is known.
+    fn totals(&self) -> Totals {
+        let server = self.shared.common.counters.totals();
+        Totals {
+            total_connections: server.total_connections,
+            rejected_connections: server.rejected_connections,
+            auth_cmds: server.auth_cmds,
+            auth_errors: server.auth_errors,
+            idle_kicks: server.idle_kicks,
+            ssl_handshake_errors: server.ssl_handshake_errors,
+            ssl_proto_errors: server.ssl_proto_errors,
+            ssl_new_sessions: server.ssl_new_sessions,
+            ssl_resumed_sessions: server.ssl_resumed_sessions,
+            bytes_read: server.bytes_read,
+            bytes_written: server.bytes_written,
+            ..self.tenant.counters.totals()
+        }
     }
 
     fn connections(&self, totals: &Totals, report: &mut Report<'_>) {
@@ -247,7 +275,7 @@ impl Executor<'_> {
     }
 
     fn watchers_and_tls(&self, totals: &Totals, report: &mut Report<'_>) {
-        let (watchers, lines_sent, lines_skipped) = self.shared.watch.counts();
+        let (watchers, lines_sent, lines_skipped) = self.tenant.watch.counts();
         stats! { report,
             malloc_fails: 0,
             log_worker_dropped: 0,
@@ -320,7 +348,7 @@ impl Executor<'_> {
     }
 
     fn items(&self, report: &mut Report<'_>) {
-        let usage = self.shared.cache.usage();
+        let usage = self.tenant.cache.usage();
         if usage.items == 0 {
             return;
         }
@@ -333,10 +361,10 @@ impl Executor<'_> {
         for name in ["age_hot", "age_warm"] {
             stat(name, 0);
         }
-        stat("age", self.shared.longest_idle() as usize);
+        stat("age", self.tenant.longest_idle() as usize);
         stat("mem_requested", usage.item_bytes);
-        let totals = self.shared.counters.totals();
-        let sweeps = self.shared.counters.sweeps(&usage.sweeps);
+        let totals = self.totals();
+        let sweeps = self.tenant.counters.sweeps(&usage.sweeps);
         for (name, value) in [
             ("evicted", sweeps.evictions),
             ("evicted_nonzero", sweeps.evicted_nonzero),
@@ -368,9 +396,9 @@ impl Executor<'_> {
     }
 
     fn slabs(&self, report: &mut Report<'_>) {
-        let usage = self.shared.cache.usage();
+        let usage = self.tenant.cache.usage();
         if let Some(average) = usage.item_bytes.checked_div(usage.items) {
-            let totals = self.shared.counters.totals();
+            let totals = self.totals();
             let mut stat = |name: &str, value: u64| report.stat(format_args!("{CLASS}:{name}"), value);
             stat("chunk_size", average as u64);
             stat("chunks_per_page", (PAGE / average.max(1)) as u64);
@@ -428,7 +456,7 @@ impl Executor<'_> {
     fn hot_keys(&self, report: &mut Report<'_>) {
         report.stat("hot_keys", self.shared.options.hot_keys.name());
         for kind in Kind::ALL {
-            let Some(hot) = self.shared.counters.hot_keys(kind, self.shared.started, self.now()) else { return };
+            let Some(hot) = self.tenant.counters.hot_keys(kind, self.shared.started, self.now()) else { return };
             let name = kind.name();
             report.stat(format_args!("{name}:seconds"), hot.seconds);
             report.stat(format_args!("{name}:per_second"), format_args!("{:.0}", hot.per_second(hot.events)));
@@ -448,7 +476,7 @@ impl Executor<'_> {
         memory.parts().iter().for_each(|(name, bytes)| report.stat(name, bytes));
         stats! { report,
             mapped: memory.total(),
-            limit: self.shared.cache.usage().limit,
+            limit: self.tenant.cache.usage().limit,
         }
     }
 }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Maximum number of watchers.
-const MAX_WATCHERS: usize = 20;
+/// Maximum number of watchers of the users without a tenant.
+pub(super) const MAX_WATCHERS: usize = 20;
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -63,6 +63,7 @@ pub struct Watch {
     watchers: Mutex<Vec<Arc<Subscription>>>,
     line_number: AtomicU64,
     buffer_size: usize,
+    max_watchers: usize,
     sent: AtomicU64,
     skipped: AtomicU64,
 }
@@ -117,13 +118,15 @@ impl Subscription {
 }
 
 impl Watch {
-    /// A registry without watchers. Each will have a buffer of `buffer_size` bytes.
-    pub fn new(buffer_size: usize) -> Watch {
+    /// A registry without watchers, for at most `max_watchers`. Each will have a buffer of
+    /// `buffer_size` bytes.
+    pub fn new(buffer_size: usize, max_watchers: usize) -> Watch {
         Watch {
             topics: AtomicU8::new(0),
             watchers: Mutex::default(),
             line_number: AtomicU64::new(1),
             buffer_size,
+            max_watchers,
             sent: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
         }
@@ -143,7 +146,7 @@ impl Watch {
     /// Adds a watcher of `topics`; none if there are too many watchers.
     pub(super) fn subscribe(&self, topics: u8) -> Option<Arc<Subscription>> {
         let mut watchers = lock(&self.watchers);
-        if watchers.len() >= MAX_WATCHERS {
+        if watchers.len() >= self.max_watchers {
             return None;
         }
         let (lines, lost, wake) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
@@ -216,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_slow_watcher_loses_lines_and_receives_their_number() {
-        let watch = Watch::new(100);
+        let watch = Watch::new(100, 1);
         let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
         let publish = || watch.publish(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
         watch.publish(Topic::Mutations, format_args!("not watched"));
@@ -236,7 +239,7 @@ mod tests {
 
     #[test]
     fn watchers_of_evictions_are_notified() {
-        let watch = Watch::new(1000);
+        let watch = Watch::new(1000, 2);
         let (flags, cas, number, size) = (0, 1, 1, 100);
         let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);
         let hit = Hit {

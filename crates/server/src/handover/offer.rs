@@ -102,9 +102,11 @@ impl Offer {
     }
 
     fn send_items(&self, wire: &mut Wire<impl Fn() -> bool>) -> io::Result<u64> {
-        let cache = &self.shared.cache;
-        wire.write_all(&cache.last_cas().to_le_bytes())?;
-        let items = snapshot::send(wire, cache)?;
+        let tenants = self.shared.tenants.all();
+        let caches: Vec<_> = self.shared.caches(&tenants).collect();
+        let last_cas = caches.iter().map(|(_, cache)| cache.last_cas()).max().unwrap_or_default();
+        wire.write_all(&last_cas.to_le_bytes())?;
+        let items = snapshot::send(wire, &caches)?;
         wire.expect(LOADED)?;
         wire.write_all(&[GO])?;
         Ok(items)

@@ -7,7 +7,8 @@ use crate::observability::log::{Level, Log};
 use crate::options::Options;
 use crate::security::privileges;
 use crate::snapshot;
-use relativist_cache::{Cache, OutOfMemory};
+use crate::tenants::Caches;
+use relativist_cache::OutOfMemory;
 use socket2::{Socket, Type};
 use std::cell::RefCell;
 use std::fs;
@@ -83,25 +84,25 @@ impl Predecessor {
         meet().map_err(|error| cannot_take_over(path, error))
     }
 
-    /// A cache made by `make` with the items of the server, which executes no requests from now on.
+    /// Caches made by `make` with the items of the server, which executes no requests from now on.
     pub(crate) fn take_items(
         &mut self,
-        make: impl FnOnce() -> Result<Cache, OutOfMemory>,
+        make: impl FnOnce() -> Result<Caches, OutOfMemory>,
         log: &Log,
-    ) -> Result<Cache, StartError> {
-        let (cache, start) = (make().map_err(|_| StartError::NoMemory)?, Instant::now());
+    ) -> Result<Caches, StartError> {
+        let (caches, start) = (make().map_err(|_| StartError::NoMemory)?, Instant::now());
         let take = || {
             self.wire.write_all(&[BEGIN])?;
             let mut last_cas = [0; 8];
             self.wire.read_exact(&mut last_cas)?;
-            let cache = cache.with_cas_after(u64::from_le_bytes(last_cas));
-            let (items, left_out) = snapshot::receive(&mut self.wire, &cache)?;
-            Ok((cache, items, left_out))
+            let caches = caches.with_cas_after(u64::from_le_bytes(last_cas));
+            let (items, left_out) = snapshot::receive(&mut self.wire, |name| caches.named(name))?;
+            Ok((caches, items, left_out))
         };
-        let (cache, items, left_out) = take().map_err(|error| cannot_take_over(&self.path, error))?;
+        let (caches, items, left_out) = take().map_err(|error| cannot_take_over(&self.path, error))?;
         let (path, took) = (self.path.display(), start.elapsed());
         log.write(Level::Trouble, format_args!("{items} items from {path} in {took:.1?}, {left_out} left out"));
-        Ok(cache)
+        Ok(caches)
     }
 
     /// Lets the server end. This process must serve if this succeeds, and must not if it fails.

@@ -93,7 +93,7 @@ pub(crate) struct Acceptor {
     counters: Arc<CachePadded<Counters>>,
     stopper: Stopper,
     /// The idle timeout that the workers know.
-    idle_timeout: Cell<u32>,
+    announced: Cell<(u32, u64)>,
     /// The second of the last warning.
     warned: Cell<Option<u32>>,
 }
@@ -108,9 +108,9 @@ impl Acceptor {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let stopper = Stopper { phase: Arc::default(), waker: Arc::clone(&waker) };
         shared.gate.add(move || drop(waker.wake()));
-        let counters = shared.counters.of_thread(thread);
-        let idle_timeout = Cell::new(shared.options.extended.idle_timeout);
-        Ok(Acceptor { poll, listeners, shared, counters, stopper, idle_timeout, warned: Cell::new(None) })
+        let counters = shared.common.counters.of_thread(thread);
+        let announced = Cell::new((shared.options.extended.idle_timeout, 0));
+        Ok(Acceptor { poll, listeners, shared, counters, stopper, announced, warned: Cell::new(None) })
     }
 
     pub(crate) fn listeners(&self) -> &[Listener] {
@@ -146,7 +146,7 @@ impl Acceptor {
             }
             self.shared.ticker.tick();
             self.enforce_buffer_limit(&workers)?;
-            self.announce_idle_timeout(&workers)?;
+            self.announce_changes(&workers)?;
             // Not only listeners with an event: if accepting failed the last time, for example for
             // lack of descriptors, the waiting clients are not announced again.
             may_be_more = false;
@@ -208,10 +208,11 @@ impl Acceptor {
         if self.shared.buffer_limit.is_exceeded() { workers.iter().try_for_each(WorkerHandle::wake) } else { Ok(()) }
     }
 
-    /// Wakes the workers after the idle timeout was changed: they may be asleep without one.
-    fn announce_idle_timeout(&self, workers: &[WorkerHandle]) -> io::Result<()> {
-        let now = self.shared.live.get().extended.idle_timeout;
-        if self.idle_timeout.replace(now) == now { Ok(()) } else { workers.iter().try_for_each(WorkerHandle::wake) }
+    /// Wakes the workers after the idle timeout was changed, because they may be asleep without
+    /// one, and after users were removed, whose connections they close.
+    fn announce_changes(&self, workers: &[WorkerHandle]) -> io::Result<()> {
+        let now = (self.shared.live.get().extended.idle_timeout, self.shared.connections.revocations());
+        if self.announced.replace(now) == now { Ok(()) } else { workers.iter().try_for_each(WorkerHandle::wake) }
     }
 
     /// Whether connections beyond the limit wait, instead of being refused.

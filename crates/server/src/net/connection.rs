@@ -16,7 +16,7 @@ mod tests;
 
 use super::backend::{Backend, Received};
 use super::buffer::{Input, Output, Pool};
-use crate::execute::{ConnectionState, Executor, Login, Session, Subscription};
+use crate::execute::{ConnectionState, Executor, Login, Session, Subscription, Tenant};
 use crate::limits::buffers::BufferBytes;
 use crate::limits::connections::ConnectionPermit;
 use crate::limits::slow_clients::{Progress, ProgressCheck};
@@ -42,6 +42,8 @@ pub(super) struct Connection {
     /// Whether it is in the worker's queue.
     pub(super) is_queued: bool,
     pub(super) session: Arc<Session>,
+    /// The tenant of the session, while it is not in use for a turn.
+    pub(super) tenant: Option<Arc<Tenant>>,
     /// The buffer bytes that the worker has counted for it.
     pub(super) counted: BufferBytes,
     phase: Phase,
@@ -140,6 +142,7 @@ impl Connection {
             key,
             is_queued: false,
             session,
+            tenant: None,
             counted: BufferBytes::default(),
             phase: Phase::Serving,
             codec: match binding {
@@ -161,6 +164,11 @@ impl Connection {
             reservation_failed: false,
             progress_check: ProgressCheck::default(),
         }
+    }
+
+    /// Takes the tenant of the session for a turn.
+    pub(super) fn take_tenant(&mut self) -> Option<Arc<Tenant>> {
+        self.tenant.take().or_else(|| self.session.tenant().cloned())
     }
 
     /// The connection's subscription, if it is a watcher.

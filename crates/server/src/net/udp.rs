@@ -111,7 +111,7 @@ impl UdpServer {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let gate_waker = Arc::clone(&waker);
         shared.gate.add(move || drop(gate_waker.wake()));
-        let counters = shared.counters.of_thread(thread);
+        let counters = shared.common.counters.of_thread(thread);
         let handle = UdpHandle { is_stopped: Arc::clone(&is_stopped), waker: Arc::clone(&waker) };
         Ok((UdpServer { poll, sockets, shared, counters, is_stopped, _waker: waker }, handle))
     }
@@ -205,7 +205,7 @@ fn execute_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8],
                     Outcome::Done => consumed,
                     Outcome::PausedFetch { .. } | Outcome::PausedDump(_) => return false,
                     // A datagram cannot watch, stop the server, or close a connection.
-                    Outcome::Quit | Outcome::Watching(_) | Outcome::Shutdown => return true,
+                    Outcome::Quit | Outcome::LoggedIn | Outcome::Watching(_) | Outcome::Shutdown => return true,
                 }
             }
             // This may be the reply of another server to a request that was forged with our

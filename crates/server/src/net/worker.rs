@@ -67,6 +67,8 @@ struct Worker<B> {
     inbox: Receiver<AcceptedConnection>,
     shared: Arc<SharedState>,
     counters: Arc<CachePadded<Counters>>,
+    /// The number of its counters.
+    thread: usize,
     slots: Slots,
     /// Connections to be served next.
     queue: VecDeque<usize>,
@@ -78,6 +80,8 @@ struct Worker<B> {
     checked: u32,
     /// The seconds after which idle connections are closed (`idle_timeout`), when last looked up.
     idle_timeout: u32,
+    /// How many sessions were revoked, when last looked up.
+    revocations: u64,
     /// Whether some connection may pin memory of items.
     pins_memory: bool,
 }
@@ -156,6 +160,10 @@ impl Slots {
         self.0[key] = Some(slot);
     }
 
+    fn get(&self, key: usize) -> Option<&Connection> {
+        self.0.get(key)?.as_ref().map(|slot| &slot.connection)
+    }
+
     fn get_mut(&mut self, key: usize) -> Option<&mut Connection> {
         self.0.get_mut(key)?.as_mut().map(|slot| &mut slot.connection)
     }
@@ -202,7 +210,7 @@ impl Drop for WorkerHandle {
 impl<B: Backend> Worker<B> {
     /// Creates a worker that uses the counters of `thread`, and its handle.
     fn new(shared: Arc<SharedState>, thread: usize) -> io::Result<(Worker<B>, WorkerHandle)> {
-        let counters = shared.counters.of_thread(thread);
+        let counters = shared.common.counters.of_thread(thread);
         let backend = B::new(Arc::clone(&counters))?;
         let (sender, inbox) = channel();
         let handle = WorkerHandle { inbox: Some(sender), waker: backend.waker() };
@@ -215,6 +223,7 @@ impl<B: Backend> Worker<B> {
             inbox,
             shared,
             counters,
+            thread,
             slots: Slots::default(),
             queue: VecDeque::new(),
             watchers: Vec::new(),
@@ -222,6 +231,7 @@ impl<B: Backend> Worker<B> {
             usage: WorkerUsage::default(),
             checked: 0,
             idle_timeout,
+            revocations: 0,
             pins_memory: false,
         };
         Ok((worker, handle))
@@ -251,6 +261,7 @@ impl<B: Backend> Worker<B> {
                         }
                         self.wake_watchers();
                         self.idle_timeout = self.shared.live.get().extended.idle_timeout;
+                        self.close_revoked();
                     }
                     Event::Ready(key) => {
                         if let Some(connection) = self.slots.get_mut(key) {
@@ -348,27 +359,39 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Prefetches the memory that the first commands of the next connections in the queue will
-    /// need, so that their cache misses overlap. Returns the number of these connections.
+    /// need, so that their cache misses overlap. Assumes that all belong to the tenant of the
+    /// first one, which is usual. Returns the number of these connections.
     fn prefetch_queued(&self) -> usize {
         let mut keys = [&[][..]; MAX_BATCH_KEYS];
+        let first = self.queue.front().and_then(|key| self.slots.get(*key));
+        let tenant = first.and_then(|connection| connection.tenant.as_deref()).unwrap_or(&self.shared.common);
         let arrived = self.queue.iter().take(MAX_BATCH_KEYS).map(|&key| self.backend.arrived(key));
         let found =
             keys.iter_mut().zip(arrived.filter_map(memcache::peek_key)).map(|(place, key)| *place = key).count();
         if found > 1 {
-            self.shared.cache.prefetch(&keys[..found]);
+            tenant.cache.prefetch(&keys[..found]);
         }
         self.queue.len().clamp(1, MAX_BATCH_KEYS)
     }
 
     fn give_turn(&mut self, key: usize) -> bool {
-        let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT);
         let Some(connection) = self.slots.get_mut(key) else { return true };
+        if connection.session.is_revoked() {
+            self.close(key, "error");
+            return true;
+        }
+        // Taken for this turn, because counting references would write memory that all threads
+        // write.
+        let tenant = connection.take_tenant();
+        let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT);
+        let executor = tenant.as_ref().map_or(executor, |tenant| executor.of_tenant(tenant, self.thread));
         connection.is_queued = false;
         let most = self.shared.options.max_reqs_per_event;
         // A connection that is alone in the queue delays no other connection that the worker knows
         // of.
         let most = if self.queue.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
+        connection.tenant = tenant;
         let held = connection.held(&self.backend);
         self.usage.change(&mut connection.counted, held);
         self.pins_memory |= connection.pins_memory(&self.backend);
@@ -416,6 +439,21 @@ impl<B: Backend> Worker<B> {
             self.usage.publish(&shared.buffer_limit);
         }
         has_closed
+    }
+
+    /// Closes the connections of users that were removed.
+    fn close_revoked(&mut self) {
+        let revocations = self.shared.connections.revocations();
+        if std::mem::replace(&mut self.revocations, revocations) == revocations {
+            return;
+        }
+        let is_revoked = |connection: &Connection| connection.session.is_revoked();
+        let revoked: Vec<usize> =
+            self.slots.iter().filter(|(_, connection)| is_revoked(connection)).map(|(key, _)| key).collect();
+        for key in revoked {
+            self.log_reason(key, format_args!("its user was removed, or has another password or tenant"));
+            self.close(key, "error");
+        }
     }
 
     fn wake_watchers(&mut self) {
@@ -489,7 +527,8 @@ impl<B: Backend> Worker<B> {
         self.shared.connections.leave(listed);
         publish_event(&self.shared, &connection.session, "conn_close", &format!(" reason={reason}"));
         if let Some(subscription) = connection.subscription() {
-            self.shared.watch.unsubscribe(subscription);
+            let tenant = connection.session.tenant().map_or(&self.shared.common, |tenant| tenant);
+            tenant.watch.unsubscribe(subscription);
             self.watchers.retain(|watcher| *watcher != key);
         }
         let id = connection.session.id;
@@ -499,12 +538,12 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// Notifies the watchers of connections.
+/// Notifies the watchers of connections. They have no tenant.
 pub(super) fn publish_event(shared: &SharedState, session: &Session, event: &str, reason: &str) {
-    if shared.watch.is_watched() {
+    if shared.common.watch.is_watched() {
         let (address, port) = session.transport.peer();
         let (transport, id) = (session.transport.name(), session.id);
-        shared.watch.publish(
+        shared.common.watch.publish(
             Topic::Connections,
             format_args!("type={event} rip={address} rport={port} transport={transport}{reason} cfd={id}"),
         );

@@ -199,7 +199,7 @@ impl Panel {
     /// sooner.
     fn tick(&self) {
         self.note_size();
-        let (mut buckets, cache) = (lock(&self.survey), &self.shared.cache);
+        let (mut buckets, cache) = (lock(&self.survey), &self.shared.common.cache);
         if buckets.is_in_progress() {
             buckets.go_on(|stats, cursor| cache.sample_buckets(stats, cursor));
         }
@@ -211,7 +211,7 @@ impl Panel {
     }
 
     fn note_size(&self) {
-        let Usage { items, buckets, is_resizing, .. } = self.shared.cache.usage();
+        let Usage { items, buckets, is_resizing, .. } = self.shared.usage();
         let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
         self.history().note(moment);
     }
@@ -241,21 +241,20 @@ impl Panel {
 
     /// The most used keys of the last minute.
     fn hot_keys(&self, kind: hot_keys::Kind) -> Option<hot_keys::Report> {
-        let shared = &self.shared;
-        shared.counters.hot_keys(kind, shared.started, shared.ticker.clock().now())
+        self.shared.hot_keys(kind)
     }
 
     /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
     fn look(&self) -> (TableStats, Duration) {
         let mut survey = lock(&self.survey);
-        survey.refresh(|stats, cursor| self.shared.cache.sample_buckets(stats, cursor));
+        survey.refresh(|stats, cursor| self.shared.common.cache.sample_buckets(stats, cursor));
         survey.result()
     }
 
     /// Where the memory goes; none before all items were examined. Examines a limited number.
     fn memory(&self) -> Option<MemoryUse> {
         let mut survey = lock(&self.memory);
-        survey.refresh(|memory, cursor| self.shared.cache.sample_memory(memory, cursor));
+        survey.refresh(|memory, cursor| self.shared.common.cache.sample_memory(memory, cursor));
         survey.last().map(|(memory, _)| memory)
     }
 }

@@ -24,6 +24,7 @@ use crate::observability::stats::Counter;
 use clap::ValueEnum;
 use relativist_memcache::encode_percent;
 use sketch::Counted;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
@@ -216,6 +217,15 @@ impl Report {
         sum as f64 / f64::from(self.seconds)
     }
 
+    /// Adds the keys of a tenant, which are other keys.
+    pub(crate) fn join(&mut self, tenant: &str, other: Report) {
+        self.events += other.events;
+        let named = other.keys.into_iter().map(|key| HotKey { name: format!("{tenant}/{}", key.name), ..key });
+        self.keys.extend(named);
+        self.keys.sort_by_key(|key| Reverse(key.events));
+        self.keys.truncate(REPORTED);
+    }
+
     /// The key's share of all events.
     pub fn share(&self, key: &HotKey) -> f64 {
         key.events as f64 / self.events.max(1) as f64
@@ -269,13 +279,14 @@ impl HotKeys {
     }
 
     /// Logs the storms that have begun, each once. Call it about once a second.
-    pub(super) fn log_storms(&self, kind: Kind, report: &Report, log: &Log) {
+    pub(super) fn log_storms(&self, kind: Kind, report: &Report, tenant: &str, log: &Log) {
         let mut storms = self.storms.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = if tenant.is_empty() { String::new() } else { format!(" of tenant {tenant}") };
         for key in storms.begun(kind, report) {
             log.write(
                 Level::Warning,
                 format_args!(
-                    "a storm on one key: {:.0} {}s per second, {:.0} % of all, are for {} (see `stats hotkeys`)",
+                    "a storm on one key: {:.0} {}s per second, {:.0} % of all{of}, are for {} (see `stats hotkeys`)",
                     report.per_second(key.events),
                     kind.name(),
                     100.0 * report.share(key),

@@ -65,6 +65,11 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)*
             }
 
+            /// Adds other sums.
+            pub(crate) fn add(&mut self, other: &Totals) {
+                $(self.$name = self.$name.wrapping_add(other.$name);)*
+            }
+
             fn exclude(&mut self, earlier: &Totals) {
                 $(self.$name = self.$name.wrapping_sub(earlier.$name);)*
             }
@@ -185,6 +190,14 @@ impl Registry {
         Arc::clone(&self.threads[thread])
     }
 
+    /// The counters of one thread, to read them, or to write them on that thread.
+    ///
+    /// # Panics
+    /// If there is no such thread.
+    pub(crate) fn thread(&self, thread: usize) -> &Counters {
+        &self.threads[thread]
+    }
+
     /// The sums since the last reset.
     pub fn totals(&self) -> Totals {
         let mut totals = self.since_start();
@@ -217,11 +230,11 @@ impl Registry {
         self.hot_keys.report(kind, self.threads.iter().map(|counters| &counters.hot_keys), (started, now))
     }
 
-    /// Logs storms on single keys that have begun. Call it about once a second.
-    pub(crate) fn log_storms(&self, started: u32, now: u32, log: &Log) {
+    /// Logs storms on single keys of a tenant that have begun. Call it about once a second.
+    pub(crate) fn log_storms(&self, tenant: &str, (started, now): (u32, u32), log: &Log) {
         for kind in hot_keys::Kind::ALL {
             if let Some(report) = self.hot_keys(kind, started, now) {
-                self.hot_keys.log_storms(kind, &report, log);
+                self.hot_keys.log_storms(kind, &report, tenant, log);
             }
         }
     }

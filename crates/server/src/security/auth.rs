@@ -1,22 +1,26 @@
-//! Users that may log in: a file of lines `user:password`.
+//! Users that may log in: those of a [`file`].
 //!
 //! Names and passwords are stored and compared as digests under a key of this process. So the time
 //! of a comparison depends on the input and the number of users, but not on their names or
 //! passwords, lengths included.
 
 mod failures;
+mod file;
 
 use failures::{Failures, Origin};
+pub(crate) use file::TenantLine;
+use file::UserFile;
 use sha2::{Digest, Sha256};
+use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
-use subtle::{Choice, ConstantTimeEq};
+use std::sync::{Arc, PoisonError, RwLock};
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// Users in a file for `-Y`; more are an error, as in memcached.
+/// Users of a tenant in a file for `-Y`, and users without one; more are an error, as in memcached.
 const MAX_USERS: usize = 8;
 
 /// The users of a file. They can be replaced by those of another one.
@@ -25,20 +29,56 @@ pub struct Users {
     file: PathBuf,
     most: usize,
     key: [u8; 32],
-    /// A [`digest`] for each.
-    users: RwLock<Vec<[u8; 32]>>,
+    users: RwLock<Arc<UserList>>,
     failures: Failures,
 }
 
-/// Users that were read and do not count yet: a digest for each.
+/// The users and tenants of a file.
 #[derive(Debug)]
-pub struct NewUsers(Vec<[u8; 32]>);
+pub(crate) struct UserList {
+    /// A [`digest`] for each user, and the place of the user's tenant.
+    users: Vec<([u8; 32], Option<u32>)>,
+    tenants: Vec<TenantLine>,
+}
+
+impl UserList {
+    /// The tenants, in the order of the file.
+    pub(crate) fn tenants(&self) -> &[TenantLine] {
+        &self.tenants
+    }
+
+    /// Whether a login with this digest is right, for a user of the tenant with this name.
+    fn admits(&self, given: &[u8; 32], tenant: Option<&str>) -> bool {
+        let tenant_of = |place: &Option<u32>| place.map(|place| &*self.tenants[place as usize].name);
+        let mut users = self.users.iter().filter(|(_, place)| tenant_of(place) == tenant);
+        users.any(|(digest, _)| digest.ct_eq(given).into())
+    }
+
+    /// Whether there are users without a tenant.
+    pub(crate) fn has_common(&self) -> bool {
+        self.users.iter().any(|(_, tenant)| tenant.is_none())
+    }
+}
+
+/// A user and a password that are right.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Credentials {
+    digest: [u8; 32],
+    /// The name of the user's tenant.
+    pub(crate) tenant: Option<String>,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
 
 /// The outcome of a login.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Attempt {
     /// The user exists and has this password.
-    Right,
+    Right(Credentials),
     /// The user does not exist or has another password.
     Wrong,
     /// Like `Wrong`, and one failure too many: further logins from this address are refused for a
@@ -67,7 +107,7 @@ impl Users {
 
     fn from_file(file: PathBuf, most: usize) -> io::Result<Users> {
         let key = random_key();
-        let users = RwLock::new(read(&file, most, &key)?);
+        let users = RwLock::new(Arc::new(read(&file, most, &key)?));
         Ok(Users { file, most, key, users, failures: Failures::default() })
     }
 
@@ -76,17 +116,27 @@ impl Users {
         &self.file
     }
 
+    /// The users that may log in.
+    pub(crate) fn list(&self) -> Arc<UserList> {
+        Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Reads a file that is to replace the users.
     ///
     /// # Errors
     /// As [`Users::for_text`].
-    pub fn read(&self, file: &Path) -> io::Result<NewUsers> {
-        read(file, self.most, &self.key).map(NewUsers)
+    pub(crate) fn read(&self, file: &Path) -> io::Result<UserList> {
+        read(file, self.most, &self.key)
     }
 
-    /// Replaces the users. Connections that have logged in stay logged in.
-    pub fn replace(&self, new: NewUsers) {
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = new.0;
+    /// Whether credentials that were right still are.
+    pub(crate) fn admit(&self, credentials: &Credentials) -> bool {
+        self.list().admits(&credentials.digest, credentials.tenant.as_deref())
+    }
+
+    /// Replaces the users.
+    pub(crate) fn replace(&self, new: UserList) {
+        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
     }
 
     /// Checks a login at the second `now` from the address `from`; none means from this machine.
@@ -95,8 +145,8 @@ impl Users {
         let origin = from.map_or(Origin::LOCAL, Origin::of);
         if self.failures.are_many(origin, now) {
             Attempt::Refused
-        } else if self.check(user, password) {
-            Attempt::Right
+        } else if let Some(credentials) = self.check(user, password) {
+            Attempt::Right(credentials)
         } else if self.failures.note(origin, now) {
             Attempt::LastWrong
         } else {
@@ -104,12 +154,17 @@ impl Users {
         }
     }
 
-    /// Whether `user` exists and has this password.
-    fn check(&self, user: &[u8], password: &[u8]) -> bool {
+    /// The credentials, if `user` exists and has this password.
+    fn check(&self, user: &[u8], password: &[u8]) -> Option<Credentials> {
         let given = digest(&self.key, user, password);
-        let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list();
         // Compares all users, so that the time does not depend on which one matches.
-        users.iter().fold(Choice::from(0), |is_right, digest| is_right | digest.ct_eq(&given)).into()
+        let mut place = u32::MAX;
+        for (number, (digest, _)) in (0..).zip(&list.users) {
+            place.conditional_assign(&number, digest.ct_eq(&given));
+        }
+        let (_, tenant) = list.users.get(place as usize)?;
+        Some(Credentials { digest: given, tenant: tenant.map(|tenant| list.tenants[tenant as usize].name.clone()) })
     }
 }
 
@@ -128,27 +183,11 @@ fn digest(key: &[u8; 32], user: &[u8], password: &[u8]) -> [u8; 32] {
     hash.chain_update(user).chain_update(password).finalize().into()
 }
 
-fn read(file: &Path, most: usize, key: &[u8; 32]) -> io::Result<Vec<[u8; 32]>> {
-    Ok(parse(&fs::read(file)?, most)?.iter().map(|(user, password)| digest(key, user, password)).collect())
-}
-
-/// Parses the users in `text`. A name ends at the first colon. Empty lines are ignored.
-fn parse(text: &[u8], most: usize) -> io::Result<Vec<(&[u8], &[u8])>> {
-    let bad = |problem: String| io::Error::new(io::ErrorKind::InvalidData, problem);
-    let mut users = Vec::new();
-    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            continue;
-        }
-        let colon =
-            line.iter().position(|byte| *byte == b':').ok_or_else(|| bad(format!("line {number} has no colon")))?;
-        if users.len() == most {
-            return Err(bad(format!("line {number}: there are more than {most} users")));
-        }
-        users.push((&line[..colon], &line[colon + 1..]));
-    }
-    if users.is_empty() { Err(bad("there is no user".into())) } else { Ok(users) }
+fn read(file: &Path, most: usize, key: &[u8; 32]) -> io::Result<UserList> {
+    let text = fs::read(file)?;
+    let UserFile { users, tenants } = UserFile::parse(&text, most)?;
+    let users = users.iter().map(|user| (digest(key, user.name, user.password), user.tenant)).collect();
+    Ok(UserList { users, tenants })
 }
 
 #[cfg(test)]
@@ -157,26 +196,11 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn names_end_at_the_first_colon() {
-        let users = parse(b"a:b\n\nother:x:y\r\nlast:", 8).unwrap();
-        let expected: [(&[u8], &[u8]); 3] = [(b"a", b"b"), (b"other", b"x:y"), (b"last", b"")];
-        assert_eq!(users, expected);
-    }
-
-    #[test]
-    fn bad_files_are_refused() {
-        assert!(parse(b"", 8).is_err());
-        let problem = |text: &[u8]| parse(text, 1).unwrap_err().to_string();
-        assert_eq!(problem(b"\nnobody\n"), "line 2 has no colon");
-        assert_eq!(problem(b"a:b\nc:d\n"), "line 2: there are more than 1 users");
-    }
-
-    #[test]
     fn a_login_needs_the_whole_password() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"ab:cd\nother:\n").unwrap();
         let users = Users::for_text(file.path().into()).unwrap();
-        assert!(users.check(b"ab", b"cd") && users.check(b"other", b""));
+        assert!(users.check(b"ab", b"cd").is_some() && users.check(b"other", b"").is_some());
         let wrong: [(&[u8], &[u8]); 7] = [
             (b"ab", b"c"),
             (b"ab", b"cdd"),
@@ -186,7 +210,7 @@ mod tests {
             (b"other", b"cd"),
             (b"", b""),
         ];
-        assert!(wrong.iter().all(|(user, password)| !users.check(user, password)));
+        assert!(wrong.iter().all(|(user, password)| users.check(user, password).is_none()));
     }
 
     #[test]
@@ -200,7 +224,27 @@ mod tests {
         assert_eq!(guesses.next(), Some(Attempt::LastWrong));
         assert!(guesses.all(|attempt| attempt == Attempt::Refused));
         assert_eq!(users.attempt(here, b"a", b"b", 1000), Attempt::Refused, "though it is right");
-        assert_eq!(users.attempt(None, b"a", b"b", 1000), Attempt::Right);
-        assert_eq!(users.attempt(here, b"a", b"b", 1010), Attempt::Right);
+        let is_right = |attempt| matches!(attempt, Attempt::Right(_));
+        assert!(is_right(users.attempt(None, b"a", b"b", 1000)) && is_right(users.attempt(here, b"a", b"b", 1010)));
+    }
+
+    #[test]
+    fn credentials_count_as_long_as_the_file_has_them() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"a:b\n[tenant t memory=1g]\nc:d\n").unwrap();
+        let users = Users::for_text(file.path().into()).unwrap();
+        let (free, member) = (users.check(b"a", b"b").unwrap(), users.check(b"c", b"d").unwrap());
+        assert_eq!([&free, &member].map(|it| it.tenant.as_deref()), [None, Some("t")]);
+        for (text, are_admitted) in [
+            ("a:b\n[tenant t memory=2g]\nc:d\ne:f", [true, true]),
+            ("a:x\n[tenant t memory=1g]\nc:d", [false, true]),
+            ("[tenant t memory=1g]\na:b\nc:d", [false, true]),
+            ("a:b\n[tenant u memory=1g]\nc:d", [true, false]),
+            ("a:b\nc:d", [true, false]),
+        ] {
+            fs::write(file.path(), text).unwrap();
+            users.replace(users.read(file.path()).unwrap());
+            assert_eq!([&free, &member].map(|it| users.admit(it)), are_admitted, "{text}");
+        }
     }
 }

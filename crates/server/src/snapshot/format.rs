@@ -1,10 +1,11 @@
 //! The bytes of a snapshot. Numbers are little-endian.
 //!
 //! ```text
-//! file  = header (frame | flush)* end
+//! file  = header cache* 0 u32
+//! cache = TENANT u32 | CRC-32 of the name u32 | name length u32 | name | (frame | flush)* end
 //! header = magic (8 bytes) | version u32 | occasion u32 | the cache's second u32 | Unix second u64
 //!          | boot (16 bytes) | seconds since boot u64 | CRC-32 of all that u32
-//! frame = length u32, neither 0 nor FLUSH | CRC-32 of the payload u32 | payload: items
+//! frame = length u32, neither 0, FLUSH nor TENANT | CRC-32 of the payload u32 | payload: items
 //! flush = FLUSH u32: everything before this was flushed meanwhile
 //! item  = key length u8 | marks u8 | flags u32 | expiry u32, or 0 | given cas u64, if the marks say so | value length u32 | key | value
 //! end   = 0 u32 | CRC-32 of what follows u32 | number of items since the last flush u64 | second of a pending flush u32, or 0
@@ -14,7 +15,10 @@
 //! was written, by that clock and by the system's: from them the reader computes remaining times to
 //! live.
 //!
-//! The version is 3. A change of the format increases it. From the first release on, a new version
+//! The name is that of a tenant, and empty for the users without one.
+//!
+//! The version is 4. Version 3 has no tenants: its file is `header (frame | flush)* end`. A change
+//! of the format increases the version. From the first release on, a new version
 //! must also read the files of older ones: `format/fixtures` has a file of each.
 //!
 //! Frames have about [`FRAME`] bytes, or one larger item, so that neither side has to hold much
@@ -26,10 +30,15 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 const MAGIC: [u8; 8] = *b"\x89RELSNAP";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// The version before there were tenants.
+const VERSION_WITHOUT_TENANTS: u32 = 3;
 const HEADER: u32 = 56;
 const FRAME: usize = 64 << 10;
 const FLUSH: u32 = u32::MAX;
+const TENANT: u32 = u32::MAX - 1;
+/// The longest name of a tenant.
+const MAX_NAME: u32 = 255;
 /// The longest payload in a stream: frames with an item of the largest size are shorter.
 const MAX_FRAME: u32 = (1 << 30) + (1 << 20);
 
@@ -44,7 +53,7 @@ pub(crate) enum Occasion {
 }
 
 /// The result of reading.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Summary {
     /// Items in the cache after reading.
     pub(super) items: u64,
@@ -95,11 +104,30 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Writes all items of `cache`, and returns their number. `moment` is the current time.
-pub(super) fn write(out: &mut impl Write, cache: &Cache, occasion: Occasion, moment: &Moment) -> io::Result<u64> {
-    let sequence = cache.sequence();
-    out.write_all(&header(occasion, cache.now(), moment))?;
+/// Writes all items of `caches`, each with the name of its tenant, and returns their number. All
+/// have the same clock. `moment` is the current time.
+pub(super) fn write(
+    out: &mut impl Write,
+    caches: &[(&str, &Cache)],
+    occasion: Occasion,
+    moment: &Moment,
+) -> io::Result<u64> {
+    let now = caches.first().map_or(0, |(_, cache)| cache.now());
+    out.write_all(&header(occasion, now, moment))?;
+    let mut items = 0;
+    for (name, cache) in caches {
+        out.write_all(&TENANT.to_le_bytes())?;
+        out.write_all(&crc32fast::hash(name.as_bytes()).to_le_bytes())?;
+        out.write_all(&(name.len() as u32).to_le_bytes())?;
+        out.write_all(name.as_bytes())?;
+        items += write_cache(out, cache)?;
+    }
+    out.write_all(&0_u32.to_le_bytes())?;
+    Ok(items)
+}
 
+fn write_cache(out: &mut impl Write, cache: &Cache) -> io::Result<u64> {
+    let sequence = cache.sequence();
     let mut writer = Writer { out, payload: Vec::new(), items: 0, flushed: sequence.flushed };
     let (mut large, mut cursor) = (Vec::new(), Some(0));
     while let Some(from) = cursor {
@@ -206,6 +234,7 @@ impl<W: Write> Writer<'_, W> {
 
 /// A header that was read.
 struct Header {
+    has_tenants: bool,
     is_outdated: bool,
     /// When the file was written, by the clock of the cache that wrote it and by the system's.
     now: u32,
@@ -216,12 +245,13 @@ impl Header {
     fn read(source: &mut Source<impl Read>) -> Result<Header, Refusal> {
         let mut header = source.bytes(12)?;
         let mut fields = Fields(&header);
-        match (fields.array()?, fields.u32()?) {
-            (MAGIC, VERSION) => (),
+        let has_tenants = match (fields.array()?, fields.u32()?) {
+            (MAGIC, VERSION) => true,
+            (MAGIC, VERSION_WITHOUT_TENANTS) => false,
             // Other versions may have another layout.
             (MAGIC, version) => return Err(Refusal::Version(version)),
             _ => return Err(Refusal::Foreign),
-        }
+        };
         header.extend(source.bytes(HEADER - 12)?);
         let (content, checksum) = header.split_at(HEADER as usize - 4);
         if crc32fast::hash(content).to_le_bytes() != checksum {
@@ -232,7 +262,7 @@ impl Header {
         let (now, wall) = (fields.u32()?, fields.u64()?);
         let boot = (fields.array()?, fields.u64()?);
         let boot = Some(boot).filter(|(id, _)| *id != [0; 16]);
-        Ok(Header { is_outdated, now, moment: Moment { wall, boot } })
+        Ok(Header { has_tenants, is_outdated, now, moment: Moment { wall, boot } })
     }
 }
 
@@ -253,12 +283,14 @@ impl Shift {
     }
 }
 
-/// Reads a file of `length` bytes, or a stream of unknown length, into `cache`, which is empty. If
-/// it is refused, the cache may have some of its items. `moment` is the current time.
-pub(super) fn read(
+/// Reads a file of `length` bytes, or a stream of unknown length, into empty caches: `named`
+/// returns that of each tenant, if there still is one, and by the empty name that of the users
+/// without a tenant. If the file is refused, the caches may have some of its items. `moment` is the
+/// current time.
+pub(super) fn read<'c>(
     source: impl Read,
     length: Option<u64>,
-    cache: &Cache,
+    named: impl Fn(&str) -> Option<&'c Cache>,
     accepts_outdated: bool,
     moment: &Moment,
 ) -> Result<Summary, Refusal> {
@@ -267,53 +299,72 @@ pub(super) fn read(
     if header.is_outdated && !accepts_outdated {
         return Err(Refusal::Outdated);
     }
+    let common = named("").expect("there are always users without a tenant");
     let passed = header.moment.until(moment);
-    let shift = Shift { seconds: i64::from(cache.now()) - i64::from(header.now) - i64::from(passed) };
-    let (mut summary, mut since_flush) = (Summary { items: 0, left_out: 0 }, 0);
-    loop {
-        match Fields(&source.bytes(4)?).u32()? {
-            0 => break,
-            FLUSH => {
-                summary.flush(cache);
-                since_flush = 0;
-            }
-            length => {
-                let payload = source.checked(length)?;
-                let mut fields = Fields(&payload);
-                while !fields.0.is_empty() {
-                    let is_in = fields.item(|key, new| {
-                        let new = New { expiry: shift.of_expiry(new.expiry), ..new };
-                        put(cache, key, &new)
-                    })?;
-                    *(if is_in { &mut summary.items } else { &mut summary.left_out }) += 1;
-                    since_flush += 1;
-                }
-            }
+    let shift = Shift { seconds: i64::from(common.now()) - i64::from(header.now) - i64::from(passed) };
+    let mut summary = Summary::default();
+    if header.has_tenants {
+        while let Some(name) = source.tenant()? {
+            summary.read_cache(&mut source, named(&name), &shift)?;
         }
-    }
-    let end = source.checked(12)?;
-    let mut fields = Fields(&end);
-    let (items, flush) = (fields.u64()?, fields.u32()?);
-    if items != since_flush {
-        return Err(Refusal::Corrupt);
+    } else {
+        summary.read_cache(&mut source, Some(common), &shift)?;
     }
     if source.left.is_some_and(|left| left != 0) {
         return Err(Refusal::Torn);
-    }
-    if flush != 0 {
-        match shift.of(flush) {
-            second if second <= cache.now() => summary.flush(cache),
-            second => cache.flush_at(second),
-        }
     }
     Ok(summary)
 }
 
 impl Summary {
-    /// Flushes the items read so far.
-    fn flush(&mut self, cache: &Cache) {
-        cache.flush(0);
-        self.left_out += std::mem::take(&mut self.items);
+    /// Reads the items of a tenant into its cache. Leaves them out if there is none.
+    fn read_cache(
+        &mut self,
+        source: &mut Source<impl Read>,
+        cache: Option<&Cache>,
+        shift: &Shift,
+    ) -> Result<(), Refusal> {
+        let (before, mut since_flush) = (self.items, 0);
+        loop {
+            match Fields(&source.bytes(4)?).u32()? {
+                0 => break,
+                FLUSH => {
+                    self.flush(cache, before);
+                    since_flush = 0;
+                }
+                length => {
+                    let payload = source.checked(length)?;
+                    let mut fields = Fields(&payload);
+                    while !fields.0.is_empty() {
+                        let is_in = fields.item(|key, new| {
+                            let new = New { expiry: shift.of_expiry(new.expiry), ..new };
+                            cache.is_some_and(|cache| put(cache, key, &new))
+                        })?;
+                        *(if is_in { &mut self.items } else { &mut self.left_out }) += 1;
+                        since_flush += 1;
+                    }
+                }
+            }
+        }
+        let end = source.checked(12)?;
+        let mut fields = Fields(&end);
+        let (items, flush) = (fields.u64()?, fields.u32()?);
+        if items != since_flush {
+            return Err(Refusal::Corrupt);
+        }
+        match (cache, shift.of(flush)) {
+            _ if flush == 0 => (),
+            (Some(cache), second) if second > cache.now() => cache.flush_at(second),
+            _ => self.flush(cache, before),
+        }
+        Ok(())
+    }
+
+    /// Flushes the items of a cache read so far. There were `before` items in others.
+    fn flush(&mut self, cache: Option<&Cache>, before: u64) {
+        cache.into_iter().for_each(|cache| cache.flush(0));
+        self.left_out += self.items - before;
+        self.items = before;
     }
 }
 
@@ -343,6 +394,26 @@ impl<R: Read> Source<R> {
         let mut bytes = vec![0; count as usize];
         self.source.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+
+    /// The name of the next tenant; none at the end of the file.
+    fn tenant(&mut self) -> Result<Option<String>, Refusal> {
+        match Fields(&self.bytes(4)?).u32()? {
+            0 => return Ok(None),
+            TENANT => (),
+            _ => return Err(Refusal::Corrupt),
+        }
+        let front = self.bytes(8)?;
+        let mut fields = Fields(&front);
+        let (checksum, length) = (fields.u32()?, fields.u32()?);
+        if length > MAX_NAME {
+            return Err(Refusal::Corrupt);
+        }
+        let name = self.bytes(length)?;
+        if crc32fast::hash(&name) != checksum {
+            return Err(Refusal::Corrupt);
+        }
+        String::from_utf8(name).map(Some).map_err(|_| Refusal::Corrupt)
     }
 
     fn checked(&mut self, count: u32) -> Result<Vec<u8>, Refusal> {

@@ -27,7 +27,7 @@ fn header(version: u32) -> Vec<u8> {
 }
 
 /// Generations of a server, all in one folder.
-struct Servers {
+pub(super) struct Servers {
     folder: TempDir,
     /// The options of all generations.
     options: String,
@@ -38,12 +38,12 @@ struct Servers {
 }
 
 impl Servers {
-    fn new(options: &str) -> Servers {
+    pub(super) fn new(options: &str) -> Servers {
         let folder = tempfile::tempdir().unwrap();
         Servers { folder, options: options.into(), started: 0, serving: 1 }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -60,19 +60,19 @@ impl Servers {
         command
     }
 
-    fn log(&self, generation: usize) -> String {
+    pub(super) fn log(&self, generation: usize) -> String {
         fs::read_to_string(self.path(&format!("log{generation}"))).unwrap()
     }
 
     /// Starts the first generation, and returns its port.
-    fn start(&mut self) -> (Daemon, u16) {
+    pub(super) fn start(&mut self) -> (Daemon, u16) {
         let daemon = Daemon::start(&mut self.command());
         let words = poll("port file", || fs::read_to_string(self.path("ports")).ok());
         (daemon, words.lines().find_map(|line| line.strip_prefix("TCP INET: ")).unwrap().parse().unwrap())
     }
 
     /// Starts the next generation, and waits until the last one, `old`, has ended.
-    fn replace(&mut self, mut old: Daemon) -> Daemon {
+    pub(super) fn replace(&mut self, mut old: Daemon) -> Daemon {
         let new = Daemon::start(&mut self.command());
         let status = poll("end of the old server", || old.0.try_wait().unwrap());
         let log = self.log(self.serving);

@@ -11,6 +11,7 @@ mod sandbox;
 mod snapshot;
 mod start;
 mod systemd;
+mod tenants;
 mod terminal;
 mod tls;
 

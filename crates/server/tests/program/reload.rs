@@ -15,9 +15,9 @@ use std::thread;
 use tempfile::TempDir;
 
 /// A server with a file of options, all in one folder.
-struct Reloadable {
-    daemon: Daemon,
-    port: u16,
+pub(super) struct Reloadable {
+    pub(super) daemon: Daemon,
+    pub(super) port: u16,
     folder: TempDir,
     /// How often it was reloaded.
     reloads: usize,
@@ -25,11 +25,11 @@ struct Reloadable {
 
 impl Reloadable {
     /// Starts a server with this file and command line.
-    fn start(text: &str, line: &str) -> Reloadable {
+    pub(super) fn start(text: &str, line: &str) -> Reloadable {
         Reloadable::start_in(tempfile::tempdir().unwrap(), text, line)
     }
 
-    fn start_in(folder: TempDir, text: &str, line: &str) -> Reloadable {
+    pub(super) fn start_in(folder: TempDir, text: &str, line: &str) -> Reloadable {
         // The user of -u reads it again.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         fs::write(folder.path().join("options.toml"), text).unwrap();
@@ -41,30 +41,30 @@ impl Reloadable {
         Reloadable { daemon, port, folder, reloads: 0 }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap()
     }
 
     /// Replaces the file as editors do, and reloads it.
-    fn reload(&mut self, text: &str) {
+    pub(super) fn reload(&mut self, text: &str) {
         fs::write(self.path("draft"), text).unwrap();
         fs::rename(self.path("draft"), self.path("options.toml")).unwrap();
         self.hang_up();
     }
 
     /// Sends SIGHUP, and waits until it is handled.
-    fn hang_up(&mut self) {
+    pub(super) fn hang_up(&mut self) {
         kill(Pid::from_raw(self.daemon.0.id() as i32), Signal::SIGHUP).unwrap();
         self.reloads += 1;
         let is_end = |line: &&str| line.contains("nothing was reloaded") || line.contains("were reloaded");
         poll("end of a reload", || (self.log().lines().filter(is_end).count() >= self.reloads).then_some(()));
     }
 
-    fn ask(&self, requests: &str) -> String {
+    pub(super) fn ask(&self, requests: &str) -> String {
         converse(self.port, requests)
     }
 
@@ -73,7 +73,7 @@ impl Reloadable {
         settings.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).expect(name).into()
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).unwrap()
     }
 

@@ -14,6 +14,7 @@ mod parity;
 mod replay;
 mod sizing;
 mod statistics;
+mod tenants;
 mod tls;
 mod transcripts;
 mod unauthenticated;

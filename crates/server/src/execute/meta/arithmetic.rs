@@ -34,7 +34,7 @@ impl Executor<'_> {
         };
         let mut after = None;
         let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.cas), hit.marks));
-        let outcome = self.shared.cache.update(request.key, decide, show);
+        let outcome = self.tenant.cache.update(request.key, decide, show);
         let counted = match outcome {
             Ok(Ending::Done) if is_created => Err(CountError::NotFound),
             Ok(Ending::NotFound) => Err(CountError::NotFound),

@@ -17,9 +17,9 @@ impl Executor<'_> {
             size = Some(item.value.len());
             (delete_step(request, &item), Ending::Done)
         };
-        let Ok(ending) = self.shared.cache.update(request.key, decide, |_| ()) else {
+        let Ok(ending) = self.tenant.cache.update(request.key, decide, |_| ()) else {
             self.counters.store_no_memory.bump();
-            self.shared.cache.delete(request.key);
+            self.tenant.cache.delete(request.key);
             return out.extend_from_slice(reply::OUT_OF_MEMORY);
         };
         self.record_delete(request.key, "md", ending != Ending::NotFound, size);

@@ -74,7 +74,7 @@ impl Executor<'_> {
                     self.append_found(request, Before::of(&hit, false), &hit, out);
                 }
             };
-            let cache = &self.shared.cache;
+            let cache = &self.tenant.cache;
             let found =
                 if request.flags.is_peek() { cache.peek(request.key, visit) } else { cache.get(request.key, visit) };
             if found != Lookup::Hit && request.flags.vivify.is_none() {
@@ -124,7 +124,7 @@ impl Executor<'_> {
             };
             (change, present.lookup)
         };
-        let lookup = self.shared.cache.update(request.key, decide, |hit| {
+        let lookup = self.tenant.cache.update(request.key, decide, |hit| {
             *size = hit.value.len();
             let Some(old) = before.get() else {
                 // The command created the item, and this client must fill it.

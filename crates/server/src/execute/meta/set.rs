@@ -20,14 +20,14 @@ impl Executor<'_> {
         self.record_lookup(session, key);
         let ending = match flags.mode {
             MetaMode::Append | MetaMode::Prepend => {
-                self.shared.cache.update(key, |present| self.join_step(request, present), show)
+                self.tenant.cache.update(key, |present| self.join_step(request, present), show)
             }
             _ if flags.stores_stale() => {
-                self.shared.cache.update(key, |present| self.invalidating_step(request, present), show)
+                self.tenant.cache.update(key, |present| self.invalidating_step(request, present), show)
             }
             _ => {
-                let new = self.new_item(request, self.shared.cache.now());
-                self.shared.cache.put(key, &new, |present| self.permits(request, present), show)
+                let new = self.new_item(request, self.tenant.cache.now());
+                self.tenant.cache.put(key, &new, |present| self.permits(request, present), show)
             }
         };
         let store = match ending {
@@ -36,7 +36,7 @@ impl Executor<'_> {
             Ok(Ending::NotFound) => Store::NotFound,
             Ok(Ending::NotStored | Ending::NotANumber) => Store::NotStored,
             Err(_) => {
-                self.shared.cache.delete(key);
+                self.tenant.cache.delete(key);
                 Store::OutOfMemory
             }
         };

@@ -26,7 +26,7 @@ impl Executor<'_> {
         let shared = self.shared;
         let options = shared.live.get();
         stats! { report,
-            maxbytes: shared.cache.usage().limit,
+            maxbytes: self.tenant.cache.usage().limit,
             maxconns: shared.connection_limit.limit(),
             tcpport: shared.port,
             udpport: options.udp_port().unwrap_or(0),
@@ -41,8 +41,8 @@ impl Executor<'_> {
             chunk_size: options.slab_min_size,
             num_threads: options.threads,
             num_threads_per_udp: options.threads,
-            stat_key_prefix: shared.prefixes.delimiter(),
-            detail_enabled: yes(shared.prefixes.is_counting()),
+            stat_key_prefix: self.tenant.prefixes.delimiter(),
+            detail_enabled: yes(self.tenant.prefixes.is_counting()),
             reqs_per_event: options.max_reqs_per_event,
             cas_enabled: yes(!options.disable_cas),
             tcp_backlog: options.listen_backlog,

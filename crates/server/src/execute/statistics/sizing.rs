@@ -7,14 +7,14 @@ use std::fmt::Display;
 
 impl Executor<'_> {
     pub(super) fn sizing(&self, report: &mut Report<'_>) {
-        match self.shared.cache.sizing() {
+        match self.tenant.cache.sizing() {
             None => report.stat("sizing", "off"),
             Some(estimates) => {
                 report.stat("sizing", "on");
                 estimated(&estimates, report);
             }
         }
-        let sweeps = self.shared.counters.sweeps(&self.shared.cache.usage().sweeps);
+        let sweeps = self.tenant.counters.sweeps(&self.tenant.cache.usage().sweeps);
         ages("idle", &sweeps.evicted_idle, report);
         ages("lifetime", &sweeps.evicted_lifetime, report);
     }

@@ -9,7 +9,7 @@
 use super::step::{Action, Executed, Pending, binary_step, first_step, login_step, text_step};
 use super::{Codec, Connection, Ending, OUTPUT_LIMIT, Phase};
 use crate::execute::{ConnectionState, Executor, Extent, Login, Outcome, trace};
-use relativist_memcache::binary;
+use relativist_memcache::{Protocol, binary};
 
 /// Bytes after a value in the text protocol.
 const TEXT_END: usize = b"\r\n".len();
@@ -102,6 +102,7 @@ impl Connection {
             }
             Action::Pause(pending) => (self.pending, self.phase) = (pending, Phase::Paused),
             Action::Speak(protocol) => self.codec = Codec::new(protocol, self.limits),
+            Action::LogIn => (self.codec, self.phase) = (Codec::new(Protocol::Text, self.limits), Phase::Paused),
             Action::Close(ending) => self.phase = Phase::Closing(ending),
         }
         count

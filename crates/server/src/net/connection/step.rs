@@ -43,6 +43,8 @@ pub(super) enum Action {
     Pause(Pending),
     /// Speak this protocol from now on.
     Speak(Protocol),
+    /// The client has logged in: speak the text protocol from now on, by another executor.
+    LogIn,
     /// Send log lines from now on.
     Watch(Arc<Subscription>),
     /// Close the connection when the output has been sent.
@@ -65,6 +67,8 @@ impl Executed {
                 (answered, Action::Pause(Pending::Fetch { fetch, line: length - answered }))
             }
             Outcome::PausedDump(dump) => (length, Action::Pause(Pending::Dump(dump))),
+            // The next turn has another executor.
+            Outcome::LoggedIn => (length, Action::Pause(Pending::None)),
             Outcome::Quit => (length, Action::Close(Ending::Normal)),
             Outcome::Watching(subscription) => (length, Action::Watch(subscription)),
             Outcome::Shutdown => (length, Action::Close(Ending::Shutdown)),
@@ -88,6 +92,7 @@ pub(super) fn text_step(
             if consumed < input.len()
                 && let Command::Get { keys, with_cas } = &command
                 && let Some(key) = keys.only()
+                && !executor.has_key_prefix()
             {
                 let mut batch = Batch::new(key, consumed);
                 batch.gather(decoder, input, *with_cas, max);
@@ -149,7 +154,7 @@ pub(super) fn login_step(
     match decoder.decode(input) {
         memcache::Login::Attempt { consumed, user, password } => {
             let action = match executor.log_in(session, user, password, output) {
-                Verdict::Welcome => Action::Speak(Protocol::Text),
+                Verdict::Welcome => Action::LogIn,
                 Verdict::Failure => Action::Continue,
                 _ => Action::Close(Ending::Fault),
             };

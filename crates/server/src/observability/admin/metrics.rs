@@ -1,8 +1,8 @@
 //! `/metrics`: statistics for Prometheus, in its text format or in OpenMetrics. Counters have the
 //! names that they have in `stats`, apart from units.
 //!
-//! The number of samples is bounded: labels have the values of an enumeration, never those of
-//! clients.
+//! The number of samples is bounded: labels have the values of an enumeration or the names of the
+//! tenants, whose number is bounded, never those of clients.
 
 mod sizing;
 mod text;
@@ -10,12 +10,13 @@ mod text;
 use super::Panel;
 use crate::observability::hot_keys::{self, HotKey, Report};
 use crate::observability::latency::Kind as CommandKind;
+use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use crate::process::resources;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};
-use relativist_cache::TableStats;
+use relativist_cache::{TableStats, Usage};
 use relativist_rcu::GracePeriod;
 use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
@@ -39,7 +40,8 @@ pub(super) fn text(panel: &Panel, format: Format) -> String {
     connections(panel, &mut text);
     memory(panel, &mut text);
     sweeps(panel, &mut text);
-    for (name, help, value) in panel.shared.counters.since_start().each() {
+    tenants(panel, &mut text);
+    for (name, help, value) in panel.shared.since_start().each() {
         text.counter(&format!("{}_total", base_name(name)), help, value);
     }
     hot_keys(panel, &mut text);
@@ -163,14 +165,14 @@ fn connections(panel: &Panel, text: &mut Text) {
     text.gauge("buffers_out_bytes", "Bytes of reply buffers.", buffers.outputs);
     let help = "Connections closed because all buffers together exceeded their limit.";
     text.counter("read_buf_oom_total", help, shared.buffer_limit.closed());
-    let (watchers, sent, skipped) = shared.watch.counts();
+    let (watchers, sent, skipped) = shared.tenants.watchers(shared.common.watch.counts());
     text.gauge("log_watchers", "Clients that receive log lines (`watch`).", watchers);
     text.counter("log_watcher_sent_total", "Log lines sent to clients that receive them (`watch`).", sent);
     text.counter("log_watcher_skipped_total", "Log lines lost because a client (`watch`) read too slowly.", skipped);
 }
 
 fn memory(panel: &Panel, text: &mut Text) {
-    let usage = panel.shared.cache.usage();
+    let usage = panel.shared.usage();
     text.gauge("current_items", "Items in the cache.", usage.items);
     text.gauge("items_bytes", "Bytes of all items in the cache.", usage.item_bytes);
     text.gauge("memory_limit_bytes", "Limit on the memory of items and table.", usage.limit);
@@ -195,7 +197,7 @@ fn memory(panel: &Panel, text: &mut Text) {
 }
 
 fn sweeps(panel: &Panel, text: &mut Text) {
-    let sweeps = panel.shared.cache.usage().sweeps;
+    let sweeps = panel.shared.usage().sweeps;
     text.counter("evictions_total", "Items evicted.", sweeps.evictions);
     text.counter("evicted_unfetched_total", "Evicted items that were never fetched.", sweeps.evicted_unfetched);
     text.counter(
@@ -212,7 +214,7 @@ fn sweeps(panel: &Panel, text: &mut Text) {
     text.gauge(
         "longest_unused_seconds",
         "Seconds since the last access to the longest unused item of a sample.",
-        panel.shared.longest_idle(),
+        longest_unused(panel),
     );
     text.counter("reclaimed_total", "Expired or flushed items that a store freed or replaced.", sweeps.reclaimed);
     text.counter(
@@ -227,6 +229,44 @@ fn sweeps(panel: &Panel, text: &mut Text) {
     );
     text.counter("lru_crawler_starts_total", "Background passes that examined items.", sweeps.passes);
     text.counter("crawler_items_checked_total", "Items examined in the background.", sweeps.crawled);
+}
+
+/// Seconds since the last access to the longest unused item of a sample of each cache.
+fn longest_unused(panel: &Panel) -> u32 {
+    let tenants = panel.shared.tenants.all();
+    let tenants = tenants.iter().map(|tenant| tenant.longest_idle());
+    tenants.fold(panel.shared.common.longest_idle(), u32::max)
+}
+
+/// The memory and the use of each tenant. The tenant of users without one has no name.
+fn tenants(panel: &Panel, text: &mut Text) {
+    let shared = &panel.shared;
+    let all = shared.tenants.all();
+    if all.is_empty() {
+        return;
+    }
+    let all: Vec<(&str, Usage, Totals)> = std::iter::once(&shared.common)
+        .chain(all.iter().map(|tenant| &**tenant))
+        .map(|tenant| (&*tenant.name, tenant.cache.usage(), tenant.counters.since_start()))
+        .collect();
+    let mut family = |name: &str, kind: Kind, help: &str, value: &dyn Fn(&Usage, &Totals) -> u64| {
+        text.head(name, kind, help);
+        for (tenant, usage, totals) in &all {
+            text.sample(name, format_args!("tenant=\"{tenant}\""), value(usage, totals));
+        }
+    };
+    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    family("tenant_items", gauge, "Items of a tenant.", &|usage, _| usage.items as u64);
+    let help = "Memory mapped for the items and the table of a tenant.";
+    family("tenant_memory_bytes", gauge, help, &|usage, _| (usage.mapped_bytes + usage.table_bytes) as u64);
+    let help = "Limit on the memory of a tenant.";
+    family("tenant_memory_limit_bytes", gauge, help, &|usage, _| usage.limit as u64);
+    family("tenant_evictions_total", counter, "Items evicted of a tenant.", &|usage, _| usage.sweeps.evictions);
+    family("tenant_cmd_get_total", counter, "Keys that a tenant asked for.", &|_, totals| totals.cmd_get);
+    family("tenant_get_hits_total", counter, "Keys that a tenant asked for and found.", &|_, totals| totals.get_hits);
+    family("tenant_cmd_set_total", counter, "Stores that a tenant attempted.", &|_, totals| totals.cmd_set);
+    let help = "Stores of a tenant refused for lack of memory.";
+    family("tenant_store_no_memory_total", counter, help, &|_, totals| totals.store_no_memory);
 }
 
 /// The most used keys, by rank. Keys come and go, so a label with their hashes would have any
@@ -253,7 +293,7 @@ fn hot_keys(panel: &Panel, text: &mut Text) {
 /// Examines only a few buckets. Metrics that need all buckets are as old as the last survey.
 fn resizes(panel: &Panel, text: &mut Text) {
     let mut now = TableStats::default();
-    panel.shared.cache.sample_buckets(&mut now, 0);
+    panel.shared.common.cache.sample_buckets(&mut now, 0);
     text.counter("table_grows_total", "Resizes to more buckets.", now.grows);
     text.counter("table_shrinks_total", "Resizes to fewer buckets.", now.shrinks);
     text.counter("table_grace_periods_total", "Grace periods that resizes have waited for.", now.grace_periods);
@@ -307,7 +347,7 @@ fn latencies(panel: &Panel, text: &mut Text) {
     let help = "Execution times of a sample of the commands. Time after a pause is not included.";
     text.head("command_seconds", Kind::Histogram, help);
     for kind in CommandKind::ALL {
-        let (times, name) = (panel.shared.counters.latencies(kind), kind.name());
+        let (times, name) = (panel.shared.common.counters.latencies(kind), kind.name());
         let mut bucket = |bound: &dyn Display, count: u64| {
             text.sample("command_seconds_bucket", format_args!("command=\"{name}\",le=\"{bound}\""), count);
         };

@@ -72,8 +72,8 @@ impl<T: Clone + Default> Survey<T> {
 /// All statistics as JSON. Counters are sums since the start.
 pub(super) fn json(panel: &Panel) -> Value {
     let shared = &panel.shared;
-    let usage = shared.cache.usage();
-    let totals = shared.counters.since_start();
+    let usage = shared.usage();
+    let totals = shared.since_start();
     let counters: serde_json::Map<String, Value> =
         totals.each().map(|(name, _, value)| (name.into(), value.into())).collect();
     json!({
@@ -106,7 +106,7 @@ pub(super) fn json(panel: &Panel) -> Value {
 /// of commands.
 fn latencies(panel: &Panel) -> Value {
     let buckets = |kind| -> Vec<Value> {
-        let times = panel.shared.counters.latencies(kind);
+        let times = panel.shared.common.counters.latencies(kind);
         times.occupied().map(|(bound, count)| json!([bound, count])).collect()
     };
     Kind::ALL.iter().map(|kind| (kind.name().to_owned(), Value::from(buckets(*kind)))).collect()
@@ -128,7 +128,7 @@ fn hot_keys(panel: &Panel) -> Value {
 /// The hit ratio, and those with other memory limits: factor, bytes, state and ratio. The working
 /// set: smallest size, items and bytes of each class.
 fn sizing(panel: &Panel) -> Option<Value> {
-    let report = panel.shared.cache.sizing()?;
+    let report = panel.shared.common.cache.sizing()?;
     let memory = FACTORS.iter().zip(&report.memory);
     let memory = memory.map(|(factor, it)| json!([factor, it.bytes, it.state.name(), it.trusted()]));
     let classes = report.working_set.iter().map(|class| json!([class.from, class.items, class.bytes]));

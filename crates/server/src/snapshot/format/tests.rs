@@ -29,6 +29,11 @@ fn varied(clock: &Arc<Clock>) -> Cache {
     cache
 }
 
+/// The cache of the users without a tenant; there are no others.
+fn only<'c>(cache: &'c Cache) -> impl Fn(&str) -> Option<&'c Cache> {
+    move |name| name.is_empty().then_some(cache)
+}
+
 /// The current moment, if the system's clock is right.
 fn moment(cache: &Cache) -> Moment {
     Moment { wall: cache.now().into(), boot: None }
@@ -40,7 +45,7 @@ fn snapshot(cache: &Cache) -> Vec<u8> {
 
 fn snapshot_at(cache: &Cache, moment: &Moment) -> Vec<u8> {
     let mut file = Vec::new();
-    let items = write(&mut file, cache, Occasion::End, moment).unwrap();
+    let items = write(&mut file, &[("", cache)], Occasion::End, moment).unwrap();
     assert_eq!(items, contents(cache).len() as u64);
     file
 }
@@ -52,7 +57,7 @@ fn restored(file: &[u8], clock: &Arc<Clock>) -> Result<(Cache, Summary), Refusal
 
 fn restored_at(file: &[u8], clock: &Arc<Clock>, moment: &Moment) -> Result<(Cache, Summary), Refusal> {
     let cache = cache(clock);
-    let summary = read(file, Some(file.len() as u64), &cache, false, moment)?;
+    let summary = read(file, Some(file.len() as u64), only(&cache), false, moment)?;
     Ok((cache, summary))
 }
 
@@ -130,7 +135,7 @@ fn other_versions_are_refused_by_number() {
     let mut file = snapshot(&cache(&clock));
     file[8] = 9;
     let refusal = restored(&file, &clock).map(|(_, summary)| summary).unwrap_err();
-    assert_eq!(refusal.to_string(), "it has version 9 of the format, not 3");
+    assert_eq!(refusal.to_string(), "it has version 9 of the format, not 4");
 }
 
 #[test]
@@ -198,10 +203,10 @@ fn a_snapshot_written_on_request_is_refused_unless_accepted() {
     let clock = Arc::new(Clock::new(NOW));
     let before = varied(&clock);
     let (mut file, now) = (Vec::new(), moment(&before));
-    write(&mut file, &before, Occasion::Request, &now).unwrap();
+    write(&mut file, &[("", &before)], Occasion::Request, &now).unwrap();
     assert!(matches!(restored(&file, &clock), Err(Refusal::Outdated)));
     let after = cache(&clock);
-    assert_eq!(read(file.as_slice(), Some(file.len() as u64), &after, true, &now).unwrap().items, 5);
+    assert_eq!(read(file.as_slice(), Some(file.len() as u64), only(&after), true, &now).unwrap().items, 5);
 }
 
 /// Items keep 48 bits of their numbers. Restarts must not use them up.
@@ -267,16 +272,16 @@ fn items_flushed_during_a_write_are_not_restored() {
             set(&before, b"later", 0, 0, b"");
         };
         let mut meddler = Meddler { file: Vec::new(), calls: 0, at, meddle };
-        let items = write(&mut meddler, &before, Occasion::End, &moment(&before)).unwrap();
+        let items = write(&mut meddler, &[("", &before)], Occasion::End, &moment(&before)).unwrap();
         let (after, summary) = restored(&meddler.file, &clock).unwrap();
         assert_eq!(summary.items, items);
         (contents(&after), meddler.calls, after, clock)
     };
     let (all, calls, ..) = written(usize::MAX, 0);
     assert_eq!((all.len(), calls > 20), (2_001, true), "{calls} calls");
-    // The last three calls write the end. The number of calls differs between caches, because each
+    // The last four calls write the end. The number of calls differs between caches, because each
     // hashes differently.
-    let is_before_end = |at, calls| at + 3 < calls;
+    let is_before_end = |at, calls| at + 4 < calls;
     for at in 0..calls {
         let (left, calls, ..) = written(at, 0);
         let is_gone = left.keys().all(|key| key == b"later");
@@ -297,12 +302,58 @@ fn items_without_room_are_left_out() {
     set(&before, b"large", 0, 0, &[0; 5_000]);
     let file = snapshot(&before);
     let after = Cache::new(Arc::clone(&clock), 16 << 20, 4_000).unwrap();
-    let summary = read(file.as_slice(), Some(file.len() as u64), &after, false, &moment(&before));
+    let summary = read(file.as_slice(), Some(file.len() as u64), only(&after), false, &moment(&before));
     assert_eq!(summary.unwrap(), Summary { items: 1, left_out: 1 });
 }
 
+#[test]
+fn items_return_to_their_tenant_or_not_at_all() {
+    let clock = Arc::new(Clock::new(NOW));
+    let [common, red, blue] = [(); 3].map(|()| cache(&clock));
+    for (cache, value) in [(&common, &b"common"[..]), (&red, b"red"), (&blue, b"blue")] {
+        set(cache, b"key", 0, 0, value);
+        set(cache, value, 0, 0, b"");
+    }
+    red.flush(50);
+    let (mut file, now) = (Vec::new(), moment(&common));
+    let caches = [("", &common), ("red", &red), ("blue", &blue)];
+    assert_eq!(write(&mut file, &caches, Occasion::End, &now).unwrap(), 6);
+    let [after, red_after] = [(); 2].map(|()| cache(&clock));
+    let named = |name: &str| [("", &after), ("red", &red_after)].iter().find(|it| it.0 == name).map(|it| it.1);
+    let summary = read(&file[..], Some(file.len() as u64), named, false, &now).unwrap();
+    assert_eq!(summary, Summary { items: 4, left_out: 2 }, "blue does not exist any more");
+    assert_eq!([contents(&after), contents(&red_after)], [contents(&common), contents(&red)]);
+    assert_eq!(red_after.sequence().pending_flush, Some(NOW + 50));
+    assert_eq!(after.sequence().pending_flush, None, "that of another tenant");
+    for at in 0..file.len() {
+        for bit in [1, 0x20] {
+            file[at] ^= bit;
+            let [after, red_after] = [(); 2].map(|()| cache(&clock));
+            let named = |name: &str| [("", &after), ("red", &red_after)].iter().find(|it| it.0 == name).map(|it| it.1);
+            assert!(read(&file[..], Some(file.len() as u64), named, false, &now).is_err(), "{at}");
+            file[at] ^= bit;
+        }
+    }
+}
+
 /// A file that was committed when its version was the current one. Every later version must read
-/// it. `fixtures/version-3.py` wrote it from the description of the format.
+/// it. `fixtures/version-4.py` wrote it from the description of the format.
+#[test]
+fn a_file_of_version_4_is_read() {
+    let clock = Arc::new(Clock::new(NOW));
+    let [common, red] = [(); 2].map(|()| cache(&clock));
+    let named = |name: &str| [("", &common), ("team-red", &red)].iter().find(|it| it.0 == name).map(|it| it.1);
+    let file = include_bytes!("fixtures/version-4.bin");
+    let now = Moment { wall: NOW.into(), boot: None };
+    let summary = read(&file[..], Some(file.len() as u64), named, false, &now).unwrap();
+    assert_eq!(summary, Summary { items: 3, left_out: 3 });
+    let item = |key: &[u8], flags, value: &[u8]| (key.to_vec(), (flags, Expiry::NEVER, Marks::NONE, value.to_vec()));
+    assert_eq!(contents(&common), Contents::from([item(b"key", 0, b"common")]));
+    assert_eq!(contents(&red), Contents::from([item(b"key", 7, b"red"), item(b"large", 0, &[0; 100_000])]));
+    assert_eq!(red.sequence().pending_flush, Some(NOW + 50));
+}
+
+/// As above, of the version before there were tenants. `fixtures/version-3.py` wrote it.
 #[test]
 fn a_file_of_version_3_is_read() {
     let clock = Arc::new(Clock::new(NOW));

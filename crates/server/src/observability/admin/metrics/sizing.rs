@@ -6,7 +6,7 @@ use relativist_cache::Ages;
 use relativist_cache::sizing::{FACTORS, Report};
 
 pub(super) fn all(panel: &Panel, text: &mut Text) {
-    let cache = &panel.shared.cache;
+    let cache = &panel.shared.common.cache;
     if let Some(report) = cache.sizing() {
         hit_ratios(&report, text);
         working_set(&report, text);

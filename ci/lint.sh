@@ -24,7 +24,7 @@ none "the codec does no I/O and has no clock" 'std::(net|fs|time)|stdin|stdout' 
 none "the table knows no server" 'relativistd|memcache' crates/map/src crates/rcu/src
 # Modules of the cache import only modules of their own layer and below. (Unit tests, at the end of a file, may use all.)
 layers=(leaves memory item eviction cache)
-leaves="clock expiry policy sizing usage"
+leaves="clock expiry sizing usage"
 for lower in 0 1 2 3; do
   upper=$(IFS='|'; echo "${layers[*]:lower+1}")
   files=${layers[lower]}

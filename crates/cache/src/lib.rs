@@ -60,8 +60,7 @@
 //!
 //! # When not to use it
 //!
-//! * For keys and values that are Rust objects, take the map of `relativist`, or a cache such as
-//!   `moka` or `quick_cache`.
+//! * For keys and values that are Rust objects, take `Cache` of `relativist`.
 //! * For a cache in one thread, or one of a few hundred entries, an LRU list is simpler.
 //! * Keys are at most [`MAX_KEY`] bytes, and values are below 4 GiB.
 //! * Linux only: the memory of items comes from `mmap`.
@@ -70,8 +69,8 @@
 //!
 //! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are
 //! alive, and making room), `item` (their layout), `memory` (blocks within the limit). `clock`,
-//! `expiry`, `policy` and `usage` import nothing, and [`sizing`] only `expiry`
-//! and `policy`.
+//! `expiry` and `usage` import nothing, and [`sizing`] only `expiry` and [`policy`], which is a
+//! module of `relativist`, because its cache shares it.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -82,7 +81,6 @@ mod eviction;
 mod expiry;
 mod item;
 mod memory;
-pub mod policy;
 pub mod sizing;
 mod usage;
 
@@ -101,6 +99,8 @@ pub use item::value_ref::{ValueRef, ValueSource};
 pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
 pub use relativist::Stats as TableStats;
+#[doc(inline)]
+pub use relativist::eviction as policy;
 pub use usage::{Ages, MemoryUse, Sequence, SweepStats, Usage};
 
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.

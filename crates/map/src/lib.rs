@@ -71,10 +71,17 @@
 //! [`FlatSet`] is its set. The module [`flat`] compares the two maps in full. What this page says
 //! about consistency and progress holds for both, with the differences that are listed there.
 //!
-//! **In async tasks.** Operations do not wait for I/O or for readers, so tasks may call them
-//! directly. Handles and guards are not `Send`: a task that may move to another thread cannot hold
-//! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Use a
-//! [`PrivateMap`], or keep copies, or clones of an `Arc`:
+//! # A cache
+//!
+//! [`Cache`] is a `HashMap` with a limit. It evicts entries that were not requested lately; its
+//! entries may expire; and it has one loader per key. The module [`cache`] says more.
+//!
+//! # In async tasks
+//!
+//! Operations do not wait for I/O or for readers, so tasks may call them directly. Handles and
+//! guards are not `Send`: a task that may move to another thread cannot hold one across an
+//! `.await`, or it does not compile ([`Pinned`] shows the error). Use a [`PrivateMap`], or keep
+//! copies, or clones of an `Arc`:
 //!
 //! ```
 //! # use relativist::HashMap;
@@ -164,9 +171,13 @@ struct Readme;
 mod access;
 mod builder;
 mod bulk;
+pub mod cache;
 mod cached;
 mod counter;
 pub mod design;
+// Not part of the interface: shared with relativist-cache.
+#[doc(hidden)]
+pub mod eviction;
 mod fill;
 pub mod flat;
 mod iter;
@@ -196,6 +207,7 @@ mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
+pub use cache::Cache;
 pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use flat::{FlatMap, FlatSet, Relocatable};

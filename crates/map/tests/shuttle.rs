@@ -9,6 +9,8 @@
 //! T1 to T11 are the guarantees of `relativist::design`.
 #![cfg(relativist_shuttle)]
 
+#[path = "shuttle/cache.rs"]
+mod cache;
 #[path = "shuttle/flat.rs"]
 mod flat;
 #[path = "support/hashing.rs"]

@@ -16,6 +16,7 @@ use super::resize::{Resizer, free_later};
 use super::{Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{Policy, Resizing};
+use crate::reentrancy;
 use crate::stats::Stats;
 use crate::sync::{AcqRel, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
 use crate::worker;
@@ -161,6 +162,13 @@ impl Table {
     #[inline(always)]
     pub(super) fn inner(&self) -> &TableInner {
         &self.inner
+    }
+
+    /// # Panics
+    ///
+    /// Panics if this thread holds the lock of a bucket of this table.
+    pub(crate) fn assert_unlocked(&self) {
+        reentrancy::assert_outside(self.inner());
     }
 
     /// Returns the number of links. It is exact if no thread updates the table meanwhile. Reads a

@@ -1,5 +1,7 @@
-//! The eviction policy: pure functions of a few numbers, so that traces can be replayed with them
-//! (`relativist-bench replay`).
+//! The eviction policy of the server's cache and of [`Cache`](crate::Cache): pure functions of a
+//! few numbers, so that traces can be replayed with them (`relativist-bench replay`).
+//!
+//! # Blocks of items
 //!
 //! Items are in *blocks*, in the order of their arrival. A block holds items of one *class*, whose
 //! sizes are within a factor of four, and is evicted as a whole: items that were visited since the
@@ -37,9 +39,17 @@
 //! neither rounding sizes nor evicting whole blocks costs hits. Ignoring sizes costs most: .3397,
 //! .2078, .1658. A queue of ghosts as large as the cache would gain up to .002, and cost memory.
 //! Items that move have 0.52, 0.74 and 0.62 of the bytes that are stored.
+//!
+//! # Entries
+//!
+//! [`Cache`](crate::Cache) applies the policy to single entries, by their weights, and remembers
+//! as many ghosts as it has entries. It differs in two numbers ([`worth_of_entry`]). The worth of a
+//! hit is the inverse of the *root* of the weight: then fewer requests miss than if weights were
+//! ignored, and hardly more bytes. New entries have a thirty-second of that worth, because a ghost
+//! that comes back corrects what was evicted too early.
 
 /// The number of classes: one for each factor of four of an item's size.
-pub(crate) const CLASSES: usize = 24;
+pub const CLASSES: usize = 24;
 
 /// The number of queues: two per class, of new items and of protected ones.
 pub const QUEUES: usize = 2 * CLASSES;
@@ -57,17 +67,20 @@ pub enum EvictFor {
 /// The worth of a hit, in that of a new item.
 const PROBATION: u64 = 4;
 
+/// The same for an entry of a [`Cache`](crate::Cache).
+const ENTRY_PROBATION: u64 = 32;
+
 /// The maximum number of visits to an item's credit; more gain nothing (.2868 at 1 % with 7, .2863
 /// with 15).
 pub const MAX_VISITS: u8 = 7;
 
 /// The class of items of `size` bytes. Class n has the sizes from 4^n up to 4^(n+1).
-pub(crate) fn class(size: usize) -> usize {
-    (size.max(1).ilog2() / 2) as usize
+pub fn class(size: usize) -> usize {
+    ((size.max(1).ilog2() / 2) as usize).min(CLASSES - 1)
 }
 
 /// The smallest size of a class.
-pub(crate) fn class_start(class: u32) -> u64 {
+pub fn class_start(class: u32) -> u64 {
     1 << (2 * class)
 }
 
@@ -92,6 +105,13 @@ pub fn worth(queue: usize, goal: EvictFor) -> u64 {
         EvictFor::Bytes => 1 << 20,
     };
     if is_protected(queue) { hit } else { hit / PROBATION }
+}
+
+/// The worth of an entry of a [`Cache`](crate::Cache) in a queue, whose weight takes the place of
+/// the size: the inverse of the root of the weight, and a thirty-second of that for new entries.
+pub fn worth_of_entry(queue: usize) -> u64 {
+    let hit = (1 << 40) >> (queue / 2 + 1);
+    if is_protected(queue) { hit } else { hit / ENTRY_PROBATION }
 }
 
 /// Decides about an item with `visits` to its credit when its block is evicted. Returns its new

@@ -1,0 +1,151 @@
+//! The entries of a cache: a value, and what eviction and expiry know about it.
+
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use relativist_rcu::hint::cold_path;
+
+use crate::node::Node;
+use crate::sync::{AtomicBool, AtomicU64, Relaxed, UnsafeCell};
+
+/// The deadline of an entry that does not expire.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// What the map of a cache stores as the value of a key.
+#[repr(C)]
+pub(crate) struct Entry<V> {
+    pub(super) value: V,
+    /// After the value, so that a hit on a small entry reads one or two cache lines: the fields
+    /// that hits need come first.
+    pub(super) slot: Slot,
+}
+
+/// The part of an entry that does not depend on its types.
+#[repr(C)]
+pub(super) struct Slot {
+    /// Whether a lookup has found the entry since eviction last looked at it.
+    mark: AtomicBool,
+    /// The time from which the entry is no longer returned, in nanoseconds of the cache's clock.
+    deadline: AtomicU64,
+    /// The latest time to which hits may postpone the deadline.
+    last_deadline: u64,
+    pub(super) weight: u64,
+    /// Read and written under the lock of the shard.
+    place: UnsafeCell<Place>,
+}
+
+/// Where an entry is in the queues of its shard.
+pub(super) struct Place {
+    pub(super) state: State,
+    pub(super) queue: u8,
+    pub(super) visits: u8,
+    /// The level of the shard when the entry was queued.
+    pub(super) stamp: u64,
+    pub(super) previous: Option<NonNull<Slot>>,
+    pub(super) next: Option<NonNull<Slot>>,
+}
+
+/// The life of an entry. It is queued after it is in the map, and leaves the queue after it was
+/// unlinked from the map, or before (by a thread that evicts it). So an entry that is unlinked
+/// before it is queued is never queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// In the map or about to be, and not queued yet.
+    New,
+    Queued,
+    /// Taken out of the queue by a thread that evicts it.
+    Popped,
+    /// Unlinked from the map. The thread that did so has also released the weight.
+    Unlinked,
+}
+
+// SAFETY: `place` has pointers to other slots, and is only used under the lock of the shard. Both
+// may happen on any thread.
+unsafe impl Send for Slot {}
+// SAFETY: as above; everything else is atomic or does not change.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    pub(super) fn new(weight: u64, deadline: u64, last_deadline: u64) -> Self {
+        let place = Place { state: State::New, queue: 0, visits: 0, stamp: 0, previous: None, next: None };
+        Self {
+            mark: AtomicBool::new(false),
+            deadline: AtomicU64::new(deadline),
+            last_deadline,
+            weight,
+            place: UnsafeCell::new(place),
+        }
+    }
+
+    /// Marks the entry as visited. Writes only if it is not marked.
+    #[inline(always)]
+    pub(super) fn visit(&self) {
+        // Relaxed, both: a hint to the eviction, which orders nothing.
+        if !self.mark.load(Relaxed) {
+            cold_path();
+            self.mark.store(true, Relaxed);
+        }
+    }
+
+    /// Returns whether the entry is marked.
+    pub(super) fn is_visited(&self) -> bool {
+        // Relaxed: as above.
+        self.mark.load(Relaxed)
+    }
+
+    /// Returns whether the entry was marked, and removes the mark.
+    pub(super) fn take_visit(&self) -> bool {
+        let visited = self.is_visited();
+        if visited {
+            // Relaxed: as above. A visit at the same time may be lost.
+            self.mark.store(false, Relaxed);
+        }
+        visited
+    }
+
+    #[inline(always)]
+    pub(super) fn deadline(&self) -> u64 {
+        // Relaxed: a number that orders nothing.
+        self.deadline.load(Relaxed)
+    }
+
+    /// Moves the deadline to `deadline`, or to the last one possible, if that postpones it by more
+    /// than `step`.
+    pub(super) fn postpone(&self, deadline: u64, step: u64) {
+        let deadline = deadline.min(self.last_deadline);
+        // Relaxed, both: as above. Of two threads that hit at the same time, either may win.
+        if deadline.saturating_sub(self.deadline.load(Relaxed)) > step {
+            cold_path();
+            self.deadline.store(deadline, Relaxed);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The caller holds the lock of the entry's shard, and has no other reference to the place.
+    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
+    pub(super) unsafe fn place(&self) -> &mut Place {
+        // SAFETY: guaranteed by the caller.
+        self.place.with_mut(|place| unsafe { &mut *place })
+    }
+}
+
+impl<V> Entry<V> {
+    pub(super) fn new(value: V, slot: Slot) -> Self {
+        Self { value, slot }
+    }
+}
+
+/// Returns a pointer to the slot of a node, from which [`node_of`] gets back to the node.
+pub(super) fn slot_of<K, V>(node: &Node<K, Entry<V>>) -> NonNull<Slot> {
+    // SAFETY: the offset of a field of a node, inside the node.
+    unsafe { NonNull::from(node).byte_add(offset_of!(Node<K, Entry<V>>, value.slot)).cast() }
+}
+
+/// # Safety
+///
+/// The pointer came from [`slot_of`] of a node of these types, and the node is alive during `'g`.
+pub(super) unsafe fn node_of<'g, K, V>(slot: NonNull<Slot>) -> &'g Node<K, Entry<V>> {
+    // SAFETY: `slot_of` has added this offset. The pointer is one to the whole node.
+    unsafe { slot.byte_sub(offset_of!(Node<K, Entry<V>>, value.slot)).cast().as_ref() }
+}

@@ -1,0 +1,109 @@
+//! Expiry: when entries expire, and the clock.
+//!
+//! Times are nanoseconds since the cache was built. A cache without expiry has none of this, and
+//! reads no clock. An entry that cannot expire has the deadline [`NEVER`], so that a hit on it
+//! reads no clock either.
+
+use std::time::{Duration, Instant};
+
+use super::entry::{NEVER, Slot};
+
+pub(super) type After<K, V> = Box<dyn Fn(&K, &V) -> Option<Duration> + Send + Sync>;
+pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
+
+/// A hit postpones the deadline of an idle entry only if it moves by this part of the time to idle.
+/// So hits on an entry that is used all the time write only now and then, and an entry may expire
+/// earlier by this part.
+pub(super) const IDLE_STEPS: u32 = 64;
+
+/// Why an entry is looked up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To use it. So it is no longer idle.
+    Hit,
+    /// To look at it, which leaves no trace.
+    Peek,
+}
+
+pub(super) struct Expiry<K, V> {
+    /// The time to live of all entries.
+    pub(super) live: Option<Duration>,
+    pub(super) idle: Option<Duration>,
+    /// The time to live of an entry.
+    pub(super) after: Option<After<K, V>>,
+    pub(super) clock: Option<Clock>,
+    pub(super) start: Instant,
+}
+
+impl<K, V> Expiry<K, V> {
+    pub(super) fn new() -> Self {
+        Self { live: None, idle: None, after: None, clock: None, start: Instant::now() }
+    }
+
+    /// Starts the clock. Returns `None` if no entry can expire.
+    pub(super) fn started(mut self) -> Option<Self> {
+        if self.live.is_none() && self.idle.is_none() && self.after.is_none() {
+            return None;
+        }
+        self.start = self.clock.as_ref().map_or_else(Instant::now, |clock| clock());
+        Some(self)
+    }
+
+    /// Returns how often to look for expired entries: a few times in the life of an entry.
+    #[cfg(not(relativist_loom))]
+    pub(super) fn interval(&self) -> Duration {
+        /// The time to live that is assumed if a function decides about it.
+        const UNKNOWN_LIFE: Duration = Duration::from_secs(4);
+        const MIN: Duration = Duration::from_millis(50);
+        const MAX: Duration = Duration::from_secs(30);
+        let unknown = self.after.as_ref().map(|_| UNKNOWN_LIFE);
+        let life = [self.live, self.idle, unknown].into_iter().flatten().min().unwrap_or_default();
+        (life / 4).clamp(MIN, MAX)
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        let now = self.clock.as_ref().map_or_else(Instant::now, |clock| clock());
+        nanoseconds(now.saturating_duration_since(self.start))
+    }
+
+    /// Returns whether an entry has not expired. A hit also postpones the deadline of an entry that
+    /// may be idle only for some time.
+    #[inline]
+    pub(super) fn is_alive(&self, slot: &Slot, purpose: Purpose) -> bool {
+        let deadline = slot.deadline();
+        deadline == NEVER || self.is_alive_now(slot, deadline, purpose)
+    }
+
+    fn is_alive_now(&self, slot: &Slot, deadline: u64, purpose: Purpose) -> bool {
+        let now = self.now();
+        if now >= deadline {
+            return false;
+        }
+        match (self.idle, purpose) {
+            (Some(idle), Purpose::Hit) => {
+                slot.postpone(now.saturating_add(nanoseconds(idle)), nanoseconds(idle / IDLE_STEPS));
+            }
+            (None, _) | (_, Purpose::Peek) => {}
+        }
+        true
+    }
+
+    /// Returns the deadline of a new entry, and the latest one to which hits may postpone it.
+    pub(super) fn deadlines(expiry: Option<&Self>, key: &K, value: &V) -> (u64, u64) {
+        let Some(expiry) = expiry else { return (NEVER, NEVER) };
+        let own = expiry.after.as_ref().and_then(|after| after(key, value));
+        let live = [expiry.live, own].into_iter().flatten().min();
+        if live.is_none() && expiry.idle.is_none() {
+            return (NEVER, NEVER);
+        }
+        let now = expiry.now();
+        let after = |time: Option<Duration>| time.map_or(NEVER, |time| now.saturating_add(nanoseconds(time)));
+        let last = after(live);
+        (after(expiry.idle).min(last), last)
+    }
+}
+
+/// Returns a duration in nanoseconds, which cover 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER)
+}

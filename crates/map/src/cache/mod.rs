@@ -1,0 +1,465 @@
+//! A bounded cache whose hits are wait-free: [`Cache`].
+//!
+//! # Eviction
+//!
+//! The policy is that of this project's server ([design](Cache#which-entries-are-evicted)), for
+//! single entries: GreedyDual with probation, where a hit only sets a mark. With it go *ghosts*,
+//! the hashes of new entries that were evicted lately, in 32 bits each.
+//!
+//! # Memory
+//!
+//! An entry is one allocation: 80 bytes plus key and value (a `u64` each: 96). The buckets take 8
+//! to 32 bytes per entry, and ghosts 5 in a cache that is full.
+//!
+//! # Limits
+//!
+//! * Keys and values are `Send + Sync + 'static`, because they are dropped after a grace period, on
+//!   any thread. Evicted values that await it do not count; [`HashMap`](crate::HashMap#bounds) says
+//!   how many there may be.
+//! * A hit returns a clone, or needs a guard. Values that are expensive to clone belong into an
+//!   `Arc`.
+//! * Insertions that evict take the lock of a shard, and a few cache misses. If there are nearly as
+//!   many of them as hits, a cache with locks, like `quick_cache`, may be faster.
+
+#[cfg(not(relativist_loom))]
+mod background;
+mod builder;
+mod core;
+mod entry;
+mod expiry;
+mod flight;
+mod ghosts;
+mod limit;
+mod load;
+mod queues;
+mod stats;
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+use equivalent::Equivalent;
+use relativist_rcu::{Guard, read};
+
+pub use self::builder::Builder;
+use self::core::{Core, Node};
+use self::entry::Entry;
+use self::expiry::Purpose;
+pub use self::stats::Stats;
+use crate::raw;
+
+/// A bounded cache. Hits are wait-free, and write nothing that threads share.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use relativist::Cache;
+///
+/// let pages: Cache<String, Arc<[u8]>> = Cache::builder()
+///     .capacity(64 << 20) // bytes, because of the weigher
+///     .weigher(|url: &String, page: &Arc<[u8]>| (url.len() + page.len()) as u64)
+///     .time_to_live(Duration::from_secs(60))
+///     .build();
+///
+/// fn render(url: &str) -> Arc<[u8]> {
+///     url.as_bytes().into()
+/// }
+/// let page = pages.get_or_insert_with("/".into(), || render("/"));
+/// assert_eq!(&*page, b"/");
+/// assert_eq!(pages.get("/"), Some(page));
+/// ```
+///
+/// Threads share a cache by reference, or in an `Arc`. It is not `Clone`.
+///
+/// # The limit
+///
+/// The sum of the weights of all entries never exceeds the capacity, at no instant and however keys
+/// hash. An entry may be as heavy as the whole cache. A heavier one is refused, and
+/// [given back](TooHeavy). The weight of an entry is 1 without a [weigher](Builder::weigher), and
+/// never changes while the entry is in the cache.
+///
+/// # Which entries are evicted
+///
+/// A new entry is *on probation*. If it is not requested again before its turn to be evicted comes,
+/// it goes; otherwise it becomes *protected*, for many times as long. Each time an entry's turn
+/// comes, it stays if it was requested since the last time, or was requested often before. Of two
+/// entries that are requested equally often, the lighter one stays longer, by the root of the ratio
+/// of their weights. The hash of an entry that fails its probation is remembered for a while. If
+/// the key comes back in this time, it is protected at once.
+///
+/// So entries that are requested once, as in a scan, do not displace those that are in use, and
+/// entries that are no longer requested leave in the end.
+///
+/// # Expiry
+///
+/// Entries may expire [some time after their insertion](Builder::time_to_live), [after their last
+/// hit](Builder::time_to_idle), or at a [time of their own](Builder::expire_after). An expired
+/// entry is never returned. A background thread, one per process, frees it, and so does an
+/// insertion that reaches it when it evicts. Only lookups of entries that can expire read the
+/// clock.
+///
+/// # Costs and progress
+///
+/// | operation | progress | costs |
+/// |---|---|---|
+/// | hit | wait-free, apart from `clone` | a lookup in a [`HashMap`](crate::HashMap); the first hit after a look of the eviction sets a mark |
+/// | miss | wait-free | a lookup |
+/// | insertion | blocks on updates of the same bucket and evictions from the same shard | an allocation and three short locks; another two for each entry that it evicts |
+/// | eviction | the same | looks at one entry on average, and at 257 at most |
+/// | removal | the same, and wait-free if the key is absent and no thread loads it | a lookup, two short locks, a deferred free |
+/// | [load](Cache::get_or_insert_with) | blocks while another thread loads the same key | a miss, the loader, an insertion |
+/// | `invalidate_all`, `remove_expired` | as removals | proportional to the entries |
+///
+/// # Async tasks
+///
+/// `get`, `insert` and `remove` do not wait for I/O or for readers, so tasks may call them
+/// directly. [`Cache::get_or_insert_async`] waits without blocking the thread, on any executor.
+///
+/// # Panics in keys, values and closures
+///
+/// After a panic in `Hash`, `Eq`, `Clone`, a destructor, or a function that was passed to the
+/// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked.
+/// `Eq` of keys may run under a bucket's lock. It may look keys up, but must not update the same
+/// cache, which panics.
+pub struct Cache<K, V, S = RandomState> {
+    core: Arc<Core<K, V, S>>,
+}
+
+/// Why an entry was evicted; see [`Builder::on_evict`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Eviction {
+    /// To make room.
+    Capacity,
+    /// Because it had expired.
+    Expired,
+}
+
+/// The error for an entry that is heavier than the cache. Contains the entry.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TooHeavy<K, V> {
+    /// The key.
+    pub key: K,
+    /// The value.
+    pub value: V,
+    /// The weight of the entry.
+    pub weight: u64,
+}
+
+impl<K, V> fmt::Debug for TooHeavy<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TooHeavy").field("weight", &self.weight).finish_non_exhaustive()
+    }
+}
+
+impl<K, V> fmt::Display for TooHeavy<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an entry of weight {} is heavier than the cache", self.weight)
+    }
+}
+
+impl<K, V> std::error::Error for TooHeavy<K, V> {}
+
+impl<K, V> Cache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    /// Creates a cache for this number of entries. [`Cache::builder`] has more options.
+    ///
+    /// ```
+    /// use relativist::Cache;
+    ///
+    /// let squares: Cache<u64, u64> = Cache::new(1000);
+    /// assert_eq!(squares.get_or_insert_with(12, || 12 * 12), 144);
+    /// assert_eq!(squares.get(&12), Some(144));
+    /// ```
+    pub fn new(capacity: u64) -> Self {
+        Self::builder().capacity(capacity).build()
+    }
+}
+
+impl<K, V> Cache<K, V> {
+    /// Returns a [`Builder`].
+    pub fn builder() -> Builder<K, V> {
+        Builder::new()
+    }
+}
+
+impl<K, V, S> Cache<K, V, S> {
+    fn of(core: Arc<Core<K, V, S>>) -> Self {
+        Self { core }
+    }
+
+    /// Returns the number of entries, including expired ones that were not freed yet. It is exact
+    /// if no thread updates the cache meanwhile.
+    pub fn len(&self) -> usize {
+        self.core.map.len()
+    }
+
+    /// Returns whether the cache has no entries; see [`Cache::len`].
+    pub fn is_empty(&self) -> bool {
+        self.core.map.is_empty()
+    }
+
+    /// Returns the sum of the weights of all entries, including those that other threads are about
+    /// to insert. It never exceeds the [capacity](Cache::capacity).
+    pub fn weight(&self) -> u64 {
+        self.core.weight()
+    }
+
+    /// Returns the maximum of the [weight](Cache::weight).
+    pub fn capacity(&self) -> u64 {
+        self.core.capacity()
+    }
+
+    /// Returns the hasher.
+    pub fn hasher(&self) -> &S {
+        self.core.map.hasher()
+    }
+
+    /// Returns statistics. Takes the lock of each shard for a moment.
+    ///
+    /// ```
+    /// use relativist::Cache;
+    ///
+    /// let cache: Cache<u32, u32> = Cache::builder().capacity(1).record_stats().build();
+    /// for n in [1, 1, 2] {
+    ///     cache.get_or_insert_with(n, || n);
+    /// }
+    /// let stats = cache.stats();
+    /// assert_eq!((stats.hits, stats.misses, stats.loads, stats.evictions), (1, 2, 2, 1));
+    /// ```
+    pub fn stats(&self) -> Stats {
+        let (hits, misses) = self.core.recorder.as_ref().map_or((0, 0), |recorder| recorder.sums());
+        let (evictions, expirations) = self.core.evictions();
+        let mut stats = Stats { hits, misses, evictions, expirations, ..Stats::default() };
+        self.core.loads.add_to(&mut stats);
+        stats
+    }
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns a clone of the value of a key. Wait-free, apart from `clone`, which runs in the read
+    /// section of the lookup.
+    ///
+    /// Marks the entry as visited, so that it is evicted later. The mark is set once between two
+    /// looks of the eviction; other hits only read what threads share.
+    ///
+    /// If clones are expensive, store the values in an `Arc`, or use [`Cache::get_ref`].
+    #[inline]
+    pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.get_hashed(self.core.map.hash(key), key)
+    }
+
+    #[inline(always)]
+    fn get_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: raw::Hash, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.visit(hash, key, &read()).cloned()
+    }
+
+    /// Returns a reference to the value of a key, which stays valid as long as the guard.
+    /// Wait-free. Otherwise like [`Cache::get`].
+    ///
+    /// ```
+    /// let names = relativist::Cache::new(1000);
+    /// names.insert(1, String::from("one"))?;
+    /// let guard = relativist::read();
+    /// let name: Option<&String> = names.get_ref(&1, &guard);
+    /// assert_eq!(name.map(|name| name.len()), Some(3));
+    /// # Ok::<(), relativist::cache::TooHeavy<u32, String>>(())
+    /// ```
+    #[inline]
+    pub fn get_ref<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+        self.visit(self.core.map.hash(key), key, guard)
+    }
+
+    #[inline(always)]
+    fn visit<'g, Q: Equivalent<K> + ?Sized>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+        let entry = self.core.find(hash, key, Purpose::Hit, guard).map(|node| &node.value);
+        if let Some(recorder) = &self.core.recorder {
+            recorder.record(entry.is_some(), guard);
+        }
+        let entry = entry?;
+        entry.slot.visit();
+        Some(&entry.value)
+    }
+
+    /// Returns a clone of the value of a key, like [`Cache::get`], but neither marks the entry nor
+    /// counts the lookup.
+    pub fn peek<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.peek_hashed(self.core.map.hash(key), key)
+    }
+
+    fn peek_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: raw::Hash, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.core.find(hash, key, Purpose::Peek, &read()).map(|node| node.value.value.clone())
+    }
+
+    /// Returns whether the key is in the cache and has not expired. Wait-free. Neither marks the
+    /// entry nor counts the lookup.
+    pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.core.find(self.core.map.hash(key), key, Purpose::Peek, &read()).is_some()
+    }
+
+    /// Sets the value of a key. Evicts other entries if there is no room.
+    ///
+    /// If the key is being loaded, the value that is loaded is returned to those that wait for it,
+    /// but does not replace this one.
+    ///
+    /// Blocks on other updates of the same bucket and on evictions from the same shard, and if all
+    /// of the capacity belongs to entries that other threads are inserting or removing at this
+    /// moment. Costs an allocation, two short locks, and another two for each evicted entry.
+    ///
+    /// # Errors
+    ///
+    /// Returns the entry if it is heavier than the whole cache. The previous value of the key is
+    /// removed, because it is out of date.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it is called by `Eq` of a key that is being compared in the same cache under the
+    /// lock of a bucket. Panics in the functions of the [`Builder`] and in `Hash` and `Eq` of keys
+    /// reach the caller; the cache stays usable, and its weight exact.
+    ///
+    /// ```
+    /// use relativist::Cache;
+    ///
+    /// let cache: Cache<&str, Vec<u8>> = Cache::builder().capacity(100).weigher(|_, value: &Vec<u8>| value.len() as u64).build();
+    /// assert!(cache.insert("fits", vec![0; 60]).is_ok());
+    /// let refused = cache.insert("too heavy", vec![0; 101]).unwrap_err();
+    /// assert_eq!((refused.key, refused.value.len(), refused.weight), ("too heavy", 101, 101));
+    /// assert!(cache.insert("fits now", vec![0; 50]).is_ok()); // evicts the other entry
+    /// assert_eq!((cache.len(), cache.weight()), (1, 50));
+    /// ```
+    pub fn insert(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>> {
+        let (hash, guard) = (self.core.map.hash(&key), read());
+        self.core.flights.cancel(hash, &key, &guard);
+        self.core.insert(hash, key, value, &guard).map(|_| ())
+    }
+
+    /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
+    /// thread loads it; otherwise blocks on other updates of the same bucket.
+    ///
+    /// If the key is being loaded, the value is returned to those that wait for it, but not kept.
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        let guard = read();
+        let node = self.remove_node(key, &guard)?;
+        self.core.is_alive(&node.value.slot, Purpose::Peek).then(|| node.value.value.clone())
+    }
+
+    /// Removes a key, like [`Cache::remove`], but returns nothing: `V` need not be `Clone`.
+    pub fn invalidate<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
+        self.remove_node(key, &read());
+    }
+
+    fn remove_node<'g, Q: Hash + Equivalent<K> + ?Sized>(
+        &'g self,
+        key: &Q,
+        guard: &'g Guard,
+    ) -> Option<&'g Node<K, V>> {
+        let hash = self.core.map.hash(key);
+        self.core.flights.cancel(hash, key, guard);
+        self.core.remove(hash, key, guard)
+    }
+
+    /// Removes all entries, one by one. Entries that are inserted meanwhile may stay. Keys that are
+    /// being loaded are treated as by [`Cache::remove`].
+    ///
+    /// Takes time proportional to the number of entries. Lookups are not affected.
+    pub fn invalidate_all(&self) {
+        self.core.flights.cancel_all();
+        self.core.clear();
+    }
+
+    /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits.
+    ///
+    /// ```
+    /// let cache = relativist::Cache::new(100);
+    /// (0..100).for_each(|n| cache.insert(n, n).unwrap());
+    /// cache.set_capacity(10);
+    /// assert_eq!(cache.len(), 10);
+    /// ```
+    pub fn set_capacity(&self, capacity: u64) {
+        self.core.set_capacity(capacity);
+    }
+
+    /// Frees the entries that have expired. A background thread does this too, from time to time.
+    ///
+    /// Takes time proportional to the number of entries. Lookups are not affected.
+    pub fn remove_expired(&self) {
+        self.core.remove_expired();
+    }
+
+    /// Iterates over the entries that have not expired, in an arbitrary order. Does not mark them
+    /// as visited.
+    ///
+    /// An entry that is in the cache throughout is seen exactly once; one that is inserted or
+    /// removed meanwhile may be seen or not. Each step is wait-free, except for the empty buckets
+    /// that it passes.
+    ///
+    /// ```
+    /// let cache = relativist::Cache::new(100);
+    /// (0..10).for_each(|n| cache.insert(n, n * n).unwrap());
+    /// let guard = relativist::read();
+    /// assert_eq!(cache.iter(&guard).map(|(_, square)| square).sum::<i32>(), 285);
+    /// ```
+    pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V, S> {
+        Iter { core: &self.core, entries: self.core.map.iter(guard) }
+    }
+}
+
+/// An iterator over the entries of a cache; see [`Cache::iter`].
+pub struct Iter<'g, K, V, S> {
+    core: &'g Core<K, V, S>,
+    entries: crate::iter::Iter<'g, K, Entry<V>>,
+}
+
+impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
+    type Item = (&'g K, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let core = self.core;
+        let (key, entry) = self.entries.find(|(_, entry)| core.is_alive(&entry.slot, Purpose::Peek))?;
+        Some((key, &entry.value))
+    }
+}
+
+impl<K, V, S> FusedIterator for Iter<'_, K, V, S> {}
+
+impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Iter")
+    }
+}
+
+impl<K, V, S> fmt::Debug for Cache<K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache")
+            .field("len", &self.len())
+            .field("weight", &self.weight())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! The queues of a shard: which entry to evict next. The policy is that of
+//! [`eviction`](crate::eviction), applied to single entries instead of blocks, with [`ghosts`].
+//!
+//! A queue is a doubly linked list through the [`Slot`]s of its entries, so an entry that is
+//! removed leaves it at once, and queueing allocates nothing.
+//!
+//! [`ghosts`]: super::ghosts
+
+use std::ptr::NonNull;
+
+use super::entry::{Place, Slot, State};
+use super::ghosts::Ghosts;
+use crate::eviction;
+
+/// The maximum number of visited entries that an eviction moves. After that it evicts the next one,
+/// visited or not, so that its cost is bounded.
+const MAX_MOVES: usize = 256;
+
+/// The queues of a shard. All of its entries are those of one cache, whose hashes belong to the
+/// shard.
+pub(super) struct Queues {
+    lists: [List; eviction::QUEUES],
+    /// A bit for each list that is not empty.
+    occupied: u64,
+    /// The priority of the last entry that was evicted or moved. Levels, stamps and priorities
+    /// wrap around; they are compared by their distance from the level, which is less than the
+    /// largest worth.
+    level: u64,
+    len: usize,
+    ghosts: Ghosts,
+    /// The number of entries that were evicted to make room, and of those that had expired.
+    pub(super) evicted: u64,
+    pub(super) expired: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct List {
+    first: Option<NonNull<Slot>>,
+    last: Option<NonNull<Slot>>,
+}
+
+// SAFETY: the pointers are to slots, which may be used on any thread under the lock of the shard.
+unsafe impl Send for Queues {}
+
+const _: () = assert!(eviction::QUEUES <= u64::BITS as usize);
+
+impl Queues {
+    pub(super) fn new() -> Self {
+        Self {
+            lists: [List::default(); eviction::QUEUES],
+            occupied: 0,
+            level: 0,
+            len: 0,
+            ghosts: Ghosts::default(),
+            evicted: 0,
+            expired: 0,
+        }
+    }
+
+    /// Queues a new entry, unless it was unlinked meanwhile. It begins on probation, unless its
+    /// hash is that of a ghost, or `visits` says that it has replaced an entry with that many.
+    ///
+    /// # Safety
+    ///
+    /// The entry belongs to this shard, was never passed to this function, and is alive. It stays
+    /// alive until a grace period after it was passed to [`Queues::unlink`].
+    pub(super) unsafe fn admit(&mut self, slot: NonNull<Slot>, hash: u64, visits: u8) {
+        let was_ghost = self.ghosts.forget(hash);
+        // SAFETY: alive, and under the lock of its shard; the reference ends before `push`.
+        let place = unsafe { slot.as_ref().place() };
+        if place.state == State::New {
+            place.visits = visits.max(u8::from(was_ghost));
+            self.push(slot);
+        }
+    }
+
+    /// Notes that an entry was unlinked from the map, and takes it out of its queue. Returns its
+    /// visits.
+    ///
+    /// # Safety
+    ///
+    /// The entry belongs to this shard, is alive, and was unlinked by the caller.
+    pub(super) unsafe fn unlink(&mut self, slot: NonNull<Slot>) -> u8 {
+        // SAFETY: alive, and under the lock of its shard.
+        let place = unsafe { slot.as_ref().place() };
+        let state = std::mem::replace(&mut place.state, State::Unlinked);
+        let visits = place.visits;
+        if state == State::Queued {
+            self.take_out(slot);
+        }
+        visits
+    }
+
+    /// Takes the entry to evict next out of its queue. Moves entries that were visited. Entries for
+    /// which `is_expired` returns true are evicted as soon as they are reached.
+    ///
+    /// The caller has entered a read section before it locked the shard. So the entry is alive as
+    /// long as the section: an entry is retired only after [`Queues::unlink`], and this one has not
+    /// been passed there.
+    pub(super) fn pop(&mut self, is_expired: impl Fn(&Slot) -> bool) -> Option<Popped> {
+        for moves in 0.. {
+            let queue = self.next_queue()?;
+            let slot = self.lists[queue].first.expect("its bit is set");
+            // SAFETY: entries in queues are alive.
+            let entry = unsafe { slot.as_ref() };
+            // SAFETY: under the lock of its shard, and the reference ends with the statement.
+            let Place { stamp, visits, .. } = *unsafe { entry.place() };
+            self.take_out(slot);
+            self.level = stamp.wrapping_add(eviction::worth_of_entry(queue));
+            let expired = is_expired(entry);
+            let visits = eviction::verdict(visits, entry.take_visit());
+            // SAFETY: as above; the reference ends before `push`.
+            let place = unsafe { entry.place() };
+            match visits.filter(|_| !expired && moves < MAX_MOVES) {
+                Some(visits) => {
+                    place.visits = visits;
+                    self.push(slot);
+                }
+                None => {
+                    place.state = State::Popped;
+                    return Some(Popped { slot, expired, on_probation: !eviction::is_protected(queue) });
+                }
+            }
+        }
+        None
+    }
+
+    /// Puts an entry back that was popped, but not unlinked: the caller has panicked.
+    ///
+    /// # Safety
+    ///
+    /// The entry came from [`Queues::pop`] of this shard, in a read section that has not ended.
+    pub(super) unsafe fn put_back(&mut self, slot: NonNull<Slot>) {
+        // SAFETY: alive as long as that section, and under the lock of its shard.
+        if unsafe { slot.as_ref().place() }.state == State::Popped {
+            self.push(slot);
+        }
+    }
+
+    /// Remembers the hash of a new entry that was evicted.
+    pub(super) fn remember(&mut self, hash: u64) {
+        self.ghosts.remember(hash, self.len);
+    }
+
+    pub(super) fn forget_ghosts(&mut self) {
+        self.ghosts.clear();
+    }
+
+    /// Returns the queue whose first entry has the lowest priority.
+    fn next_queue(&self) -> Option<usize> {
+        let mut left = self.occupied;
+        let mut next = None;
+        while left != 0 {
+            let queue = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let first = self.lists[queue].first.expect("its bit is set");
+            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+            let stamp = unsafe { first.as_ref().place() }.stamp;
+            let distance = stamp.wrapping_add(eviction::worth_of_entry(queue)).wrapping_sub(self.level) as i64;
+            if next.is_none_or(|(lowest, _)| distance < lowest) {
+                next = Some((distance, queue));
+            }
+        }
+        next.map(|(_, queue)| queue)
+    }
+
+    /// Appends an entry, which is alive and in no queue, to the one for its weight and visits.
+    fn push(&mut self, slot: NonNull<Slot>) {
+        // SAFETY: alive, and under the lock of its shard.
+        let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
+        let queue = eviction::queue(usize::try_from(entry.weight).unwrap_or(usize::MAX), place.visits);
+        let list = &mut self.lists[queue];
+        let previous = list.last.replace(slot);
+        *place = Place {
+            state: State::Queued,
+            queue: queue as u8,
+            visits: place.visits,
+            stamp: self.level,
+            previous,
+            next: None,
+        };
+        match previous {
+            // SAFETY: another entry of the queue, so alive and under the same lock.
+            Some(previous) => unsafe { previous.as_ref().place() }.next = Some(slot),
+            None => {
+                list.first = Some(slot);
+                self.occupied |= 1 << queue;
+            }
+        }
+        self.len += 1;
+    }
+
+    /// Takes an entry out of the queue in which it is.
+    fn take_out(&mut self, slot: NonNull<Slot>) {
+        // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+        let Place { queue, previous, next, .. } = *unsafe { slot.as_ref().place() };
+        let list = &mut self.lists[usize::from(queue)];
+        match previous {
+            // SAFETY: another entry of the queue.
+            Some(previous) => unsafe { previous.as_ref().place() }.next = next,
+            None => list.first = next,
+        }
+        match next {
+            // SAFETY: another entry of the queue.
+            Some(next) => unsafe { next.as_ref().place() }.previous = previous,
+            None => list.last = previous,
+        }
+        if list.first.is_none() {
+            self.occupied &= !(1 << queue);
+        }
+        self.len -= 1;
+    }
+}
+
+/// An entry that was taken out of its queue to be evicted.
+pub(super) struct Popped {
+    pub(super) slot: NonNull<Slot>,
+    pub(super) expired: bool,
+    pub(super) on_probation: bool,
+}

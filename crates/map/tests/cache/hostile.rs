@@ -1,0 +1,235 @@
+//! Code of the user that panics, or uses the cache where it should not: the cache stays usable, its
+//! weight exact, and nothing is leaked.
+
+use std::cell::Cell;
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use relativist::Cache;
+use relativist_testing::patience;
+
+use crate::operations::Colliding;
+
+thread_local! {
+    /// How many calls of code of the user are left before one panics.
+    static CALLS_LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+fn may_panic() {
+    let left = CALLS_LEFT.get();
+    CALLS_LEFT.set(left.wrapping_sub(1));
+    assert!(left != 0, "it is time to panic");
+}
+
+#[derive(Debug)]
+struct Key(u32);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        may_panic();
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        may_panic();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        may_panic();
+        Self(self.0)
+    }
+}
+
+#[derive(Debug)]
+struct Value(u64, Arc<()>);
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        may_panic();
+        Self(self.0, Arc::clone(&self.1))
+    }
+}
+
+/// Runs operations until each call in them has panicked once.
+#[test]
+fn any_call_may_panic() {
+    let alive = Arc::new(());
+    for failing in 0.. {
+        let cache: Cache<Key, Value, _> = Cache::builder()
+            .capacity(20)
+            .weigher(|_, value: &Value| {
+                may_panic();
+                value.0
+            })
+            .expire_after(|_, _| {
+                may_panic();
+                None
+            })
+            .on_evict(|_, _, _| may_panic())
+            .hasher(Colliding)
+            .build();
+        let value = |weight| Value(weight, Arc::clone(&alive));
+        (0..8).for_each(|n| cache.insert(Key(n), value(u64::from(n))).unwrap());
+        CALLS_LEFT.set(failing);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            cache.insert(Key(8), value(11)).unwrap();
+            cache.insert(Key(8), value(3)).unwrap();
+            cache.insert(Key(9), value(21)).unwrap_err();
+            cache.get(&Key(8));
+            cache.get_or_insert_with(Key(10), || {
+                may_panic();
+                value(5)
+            });
+            cache.remove(&Key(10));
+            cache.set_capacity(10);
+            cache.invalidate_all();
+        }))
+        .is_err();
+        CALLS_LEFT.set(usize::MAX);
+        // Whatever has happened, the cache can be used, and each entry can be evicted.
+        let sum: u64 = cache.iter(&relativist::read()).map(|(_, value)| value.0.max(1)).sum();
+        assert_eq!(cache.weight(), sum, "after a panic in call {failing}");
+        cache.set_capacity(20);
+        assert_eq!(cache.get_or_insert_with(Key(10), || value(5)).0, 5);
+        cache.insert(Key(11), value(20)).unwrap();
+        assert_eq!((cache.len(), cache.weight()), (1, 20));
+        drop(cache);
+        // The background thread may be using the cache, because its entries may expire.
+        let end = Instant::now() + patience();
+        while Arc::strong_count(&alive) > 1 {
+            assert!(Instant::now() < end, "a value was leaked after a panic in call {failing}");
+            relativist_rcu::barrier();
+        }
+        if !panicked {
+            assert!(failing > 30, "there are more calls than {failing}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_destructor_that_panics_does_not_reach_the_caller() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("in a destructor");
+        }
+    }
+    let cache = Cache::new(2);
+    (0..100).for_each(|n| cache.insert(n, Arc::new(Panics)).unwrap());
+    assert_eq!(cache.len(), 2);
+    relativist_rcu::barrier();
+    cache.invalidate_all();
+    relativist_rcu::barrier();
+    assert_eq!(cache.weight(), 0);
+}
+
+/// A key whose `Eq` updates the cache that compares it.
+struct Reentrant {
+    cache: Arc<OnceLock<Weak<Cache<Reentrant, u64, Colliding>>>>,
+    /// The number of the comparison that updates the cache; 0 for none.
+    update: Arc<AtomicUsize>,
+    id: u32,
+}
+
+impl Hash for Reentrant {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Reentrant {
+    fn eq(&self, other: &Self) -> bool {
+        if self.update.load(SeqCst) > 0 && self.update.fetch_sub(1, SeqCst) == 1 {
+            let cache = self.cache.get().and_then(Weak::upgrade).unwrap();
+            let key = |id| Self { cache: Arc::clone(&self.cache), update: Arc::clone(&self.update), id };
+            _ = cache.insert(key(100), 1);
+            cache.set_capacity(2);
+            cache.invalidate(&key(1));
+        }
+        self.id == other.id
+    }
+}
+
+impl Eq for Reentrant {}
+
+#[test]
+fn a_comparison_that_updates_the_cache_panics_or_succeeds() {
+    let shared = Arc::new(OnceLock::new());
+    let update = Arc::new(AtomicUsize::new(0));
+    let key = |id| Reentrant { cache: Arc::clone(&shared), update: Arc::clone(&update), id };
+    let cache = Arc::new(Cache::builder().capacity(3).hasher(Colliding).build());
+    assert!(shared.set(Arc::downgrade(&cache)).is_ok());
+    let (mut panicked, mut succeeded) = (0, 0);
+    for id in 0..200 {
+        cache.set_capacity(3);
+        update.store(1 + id as usize % 7, SeqCst);
+        match catch_unwind(AssertUnwindSafe(|| {
+            _ = cache.insert(key(id), 1);
+            cache.invalidate(&key(id / 2));
+        })) {
+            Ok(()) => succeeded += 1,
+            Err(_) => panicked += 1,
+        }
+        update.store(0, SeqCst);
+        assert_eq!(cache.weight(), cache.len() as u64);
+        assert!(cache.len() <= 3);
+    }
+    assert!(panicked > 0 && succeeded > 0, "{panicked} and {succeeded}");
+    // Every entry can be evicted.
+    cache.set_capacity(0);
+    assert_eq!((cache.len(), cache.weight()), (0, 0));
+}
+
+#[test]
+fn the_function_for_evicted_entries_may_use_the_cache() {
+    let shared = Arc::new(OnceLock::<Weak<Cache<u32, u32>>>::new());
+    let (of_listener, calls) = (Arc::clone(&shared), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&calls);
+    let cache = Arc::new(
+        Cache::builder()
+            .capacity(4)
+            .on_evict(move |&key: &u32, &value: &u32, _| {
+                let cache = of_listener.get().and_then(Weak::upgrade).unwrap();
+                assert_eq!(cache.get(&key), None);
+                cache.remove(&(key + 1));
+                // A second chance, which evicts others: for a bounded number of times.
+                if value > 0 {
+                    cache.insert(key, value - 1).unwrap();
+                }
+                assert!(cache.weight() <= 4);
+                counted.fetch_add(1, SeqCst);
+            })
+            .build(),
+    );
+    shared.set(Arc::downgrade(&cache)).unwrap();
+    (0..1000).for_each(|n| cache.insert(n * 2, 3).unwrap());
+    assert!(calls.load(SeqCst) > 500);
+    assert_eq!(cache.weight(), cache.len() as u64);
+    // An entry that takes all of the capacity, for which each other one has to go.
+    let heavy: Cache<u32, u64> =
+        Cache::builder().capacity(4).weigher(|_, &weight| weight).on_evict(|_, _, _| {}).build();
+    (0..4).for_each(|n| heavy.insert(n, 1).unwrap());
+    heavy.insert(9, 4).unwrap();
+    assert_eq!((heavy.len(), heavy.weight()), (1, 4));
+}
+
+/// Waiting for readers while the thread that loads has removed more than may wait.
+#[test]
+fn many_evictions_in_one_read_section_are_reclaimed() {
+    let alive = Arc::new(());
+    let cache = Cache::new(10);
+    let guard = relativist::read();
+    (0..10_000).for_each(|n| cache.insert(n, Arc::clone(&alive)).unwrap());
+    drop(guard);
+    relativist_rcu::barrier();
+    assert_eq!(Arc::strong_count(&alive), 11);
+}

@@ -1,0 +1,62 @@
+//! Caches that several threads fill, empty and shrink: the weight stays exact, and each entry is in
+//! a queue, from which it can be evicted.
+
+use std::sync::Arc;
+
+use relativist::Cache;
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread::spawn;
+
+use crate::explore;
+use crate::hashing::{Hashing, UNMIXED};
+use crate::tracked::{Tally, Tracked};
+
+const THREADS: usize = 3;
+const STEPS: usize = 4;
+const CAPACITY: u64 = 5;
+
+/// Weighs 1, 2 or 3.
+fn weigh(&key: &u64, _: &Tracked) -> u64 {
+    1 + key % 3
+}
+
+fn step(cache: &Cache<u64, Tracked, Hashing>, tally: &'static Tally) {
+    let mut random = thread_rng();
+    let key = random.gen_range(0..6);
+    match random.gen_range(0..8) {
+        0..4 => assert!(cache.insert(key, Tracked::new(key, tally)).is_ok()),
+        4 | 5 => {
+            let guard = relativist::read();
+            if let Some(value) = cache.get_ref(&key, &guard) {
+                value.assert_of(key);
+            }
+        }
+        6 => cache.invalidate(&key),
+        _ => cache.set_capacity(random.gen_range(3..=CAPACITY)),
+    }
+}
+
+#[test]
+fn a_cache_stays_within_its_limit() {
+    static TALLY: Tally = Tally::new();
+    explore(2000, || {
+        let cache = Cache::builder().capacity(CAPACITY).weigher(weigh).hasher(UNMIXED).build();
+        let cache: Arc<Cache<u64, Tracked, Hashing>> = Arc::new(cache);
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let cache = Arc::clone(&cache);
+                spawn(move || (0..STEPS).for_each(|_| step(&cache, &TALLY)))
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let guard = relativist::read();
+        let sum: u64 = cache.iter(&guard).map(|(key, value)| weigh(key, value)).sum();
+        assert_eq!(cache.weight(), sum);
+        assert!(sum <= cache.capacity());
+        drop(guard);
+        cache.set_capacity(0);
+        assert_eq!((cache.len(), cache.weight()), (0, 0));
+        drop(cache);
+        TALLY.assert_live(0);
+    });
+}

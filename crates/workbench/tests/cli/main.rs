@@ -235,7 +235,8 @@ fn replay_reports_every_policy() {
     let requests: String = (0..2000).map(|time| format!("{time}, key{}, {}\n", time % 1000, 10 + time % 100)).collect();
     std::fs::write(&file, format!("# time, key, size\n{requests}")).unwrap();
     let (text, document) = measure(&format!("replay {} --sizes 1000%,30%,100_000", file.display()));
-    let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf", "policy", "relativistd"];
+    let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf"];
+    policies.extend(["policy", "policy-bytes", "relativistd", "relativistd-bytes"]);
     policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
     policies.extend(["belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);

@@ -10,7 +10,9 @@ macro_rules! pages {
 pages! {
     readme: "README.md",
     in_async_tasks: "docs/src/async.md",
+    cache_in_rust: "docs/src/cache-in-rust.md",
     choosing_a_map: "docs/src/choosing-a-map.md",
+    from_moka: "docs/src/from-moka.md",
     from_other_maps: "docs/src/from-other-maps.md",
     resizing: "docs/src/resizing.md",
     tune: "docs/src/tune.md",

@@ -47,6 +47,7 @@ enum Command {
     Hash(HashArgs),
     Replay(tools::replay::Args),
     Engines(tools::engines::Args),
+    Caches(tools::caches::Args),
     Xkernel(papers::xkernel::Args),
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
@@ -63,6 +64,8 @@ enum Command {
     Supervise(harness::supervisor::Args),
     #[command(hide = true)]
     CompareChild(tools::compare::subprocess::Args),
+    #[command(hide = true)]
+    CachesChild(tools::caches::ChildArgs),
     #[command(hide = true)]
     InstructionsChild(papers::instructions::ChildArgs),
     #[command(hide = true)]
@@ -92,12 +95,14 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Hash(args) => hash(&args),
         Command::Replay(args) => tools::replay::run(&args),
         Command::Engines(args) => tools::engines::run(&args),
+        Command::Caches(args) => tools::caches::run(&args),
         Command::Xkernel(args) => papers::xkernel::run(&args),
         #[cfg(target_os = "linux")]
         Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => harness::supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::subprocess::run(&args),
+        Command::CachesChild(args) => tools::caches::run_child(&args),
         Command::InstructionsChild(args) => papers::instructions::run_child(&args),
         Command::HashChild(args) => tools::hash::instructions::run_child(&args),
     }?;

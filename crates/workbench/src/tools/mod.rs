@@ -1,5 +1,6 @@
 //! Subcommands for performance engineers.
 
+pub mod caches;
 pub mod compare;
 #[cfg(target_os = "linux")]
 pub mod echo;

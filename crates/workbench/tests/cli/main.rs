@@ -194,6 +194,7 @@ fn wrong_options_are_refused_with_an_explanation() {
         ("replay trace.csv --generate etc", "cannot be used with"),
         ("replay --generate etc --requests 2^31", "at most 2^30"),
         ("engines --entries 100", "too few to measure"),
+        ("caches --entries 100", "too few to measure"),
         #[cfg(target_os = "linux")]
         ("load --key-size 3", "need keys of at least 5 bytes"),
         #[cfg(target_os = "linux")]
@@ -238,7 +239,7 @@ fn replay_reports_every_policy() {
     let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf"];
     policies.extend(["policy", "policy-bytes", "relativistd", "relativistd-bytes"]);
     policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
-    policies.extend(["belady", "belady-size"]);
+    policies.extend(["relativist-cache", "moka", "quick-cache", "belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);
     assert_eq!(document["results"]["unique_bytes"], 59_500);
     let outcomes = document["results"]["outcomes"].as_array().unwrap();
@@ -285,6 +286,17 @@ fn engines_reports_room_and_times() {
     check_comparisons(&results["speeds"], caches, 2);
     let refusals = results["refusals"].as_array().unwrap();
     assert_eq!((refusals.len(), &refusals[0]["share"]), (2 * caches, &0.0.into()), "ours refuses none");
+}
+
+#[test]
+fn caches_reports_times_and_memory() {
+    let (text, document) = measure("caches --entries 4096 --threads 1,2 --rounds 2 --millis 1");
+    for expected in ["hits, Zipf 0.99, ns", "insertions of new keys, evicting, ns", "quick_cache"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let comparisons = &document["results"]["comparisons"];
+    assert_eq!(comparisons.as_array().unwrap().len(), 3 * 2 + 1);
+    check_comparisons(comparisons, 3, 2);
 }
 
 #[test]

@@ -226,13 +226,13 @@ fn watch(memory: &mut Memory, ended: &AtomicBool, pause: Duration) -> Result<Vec
 }
 
 /// The resident set of this process.
-struct Memory {
+pub struct Memory {
     system: System,
     before: u64,
 }
 
 impl Memory {
-    fn now() -> Result<Self> {
+    pub fn now() -> Result<Self> {
         let mut memory = Self { system: System::new()?, before: 0 };
         // Measured twice, because the first measurement allocates.
         memory.before = memory.resident()?;
@@ -241,7 +241,7 @@ impl Memory {
     }
 
     /// Returns by how many bytes the resident set has grown since the beginning.
-    fn grown(&mut self) -> Result<u64> {
+    pub fn grown(&mut self) -> Result<u64> {
         Ok(self.resident()?.saturating_sub(self.before))
     }
 

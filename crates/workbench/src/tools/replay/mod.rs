@@ -23,12 +23,13 @@ use crate::harness::options::{Output, parse_count, spell};
 use crate::harness::report::{Report, table};
 use crate::harness::rounds::progress;
 use crate::harness::workers::Cpus;
+use crate::tools::caches::candidates::Name;
 use crate::tools::engines::engine::Ours;
 #[cfg(feature = "segcache")]
 use crate::tools::engines::engine::Segcache;
 use generate::{Kind, generate};
 use oracle::Belady;
-use ours::{Policy, Whole};
+use ours::{InProcess, Policy, Whole};
 use reference::{Cache, Gdsf, Lru, S3Fifo, SegmentedLru, Sieve};
 use trace::Trace;
 
@@ -122,6 +123,12 @@ enum Candidate {
     /// The same with its S3-FIFO of segments
     #[cfg(feature = "segcache")]
     SegcacheS3Fifo,
+    /// relativist::Cache, whose entries weigh as much as the objects
+    RelativistCache,
+    /// The same with moka's cache
+    Moka,
+    /// The same with that of quick_cache
+    QuickCache,
     /// Oracle: evicts the object whose next request comes last
     Belady,
     /// Oracle: evicts the object with the largest product of size and time until its next request
@@ -171,6 +178,9 @@ impl Candidate {
             Self::SegcacheMerge => Box::new(segcache(Segcache::MERGE)?),
             #[cfg(feature = "segcache")]
             Self::SegcacheS3Fifo => Box::new(segcache(Segcache::S3_FIFO)?),
+            Self::RelativistCache => Box::new(InProcess::new(sizes, capacity, Name::Relativist)),
+            Self::Moka => Box::new(InProcess::new(sizes, capacity, Name::Moka)),
+            Self::QuickCache => Box::new(InProcess::new(sizes, capacity, Name::QuickCache)),
             Self::Belady => Box::new(Belady::new(trace, sizes, capacity, false)?),
             Self::BeladySize => Box::new(Belady::new(trace, sizes, capacity, true)?),
         })

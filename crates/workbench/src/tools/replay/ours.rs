@@ -5,6 +5,7 @@ use relativist_cache::policy::EvictFor;
 use relativist_cache::sizing::{FACTORS, Simulation, Stored};
 
 use super::reference::Cache;
+use crate::tools::caches::candidates::{self, Name};
 use crate::tools::engines::engine::{Engine, Plan};
 
 /// The decisions of the policy for blocks that contain only objects.
@@ -85,5 +86,32 @@ impl Cache for Whole<'_> {
 
     fn estimated_misses(&self) -> Option<[f64; FACTORS.len()]> {
         self.engine.estimated_misses(self.requests, self.misses)
+    }
+}
+
+/// A cache for Rust programs. An entry weighs as much as the object, and is its size.
+pub(super) struct InProcess<'t> {
+    sizes: &'t [u64],
+    cache: Box<dyn candidates::Cache>,
+}
+
+impl<'t> InProcess<'t> {
+    /// Makes an empty cache.
+    pub(super) fn new(sizes: &'t [u64], capacity: u64, name: Name) -> Self {
+        let mean_size = sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1);
+        let entries = (capacity / mean_size.max(1)).clamp(1, sizes.len().max(1) as u64);
+        Self { sizes, cache: name.of_weight(capacity, entries) }
+    }
+}
+
+impl Cache for InProcess<'_> {
+    fn request(&mut self, object: u32) -> bool {
+        let is_hit = self.cache.get(object.into()).is_some();
+        if !is_hit {
+            self.cache.insert(object.into(), self.sizes[object as usize]);
+        }
+        // So that it keeps to its limit, and counts the visit.
+        self.cache.settle();
+        is_hit
     }
 }

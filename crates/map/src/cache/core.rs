@@ -64,6 +64,24 @@ pub(super) struct Core<K, V, S> {
 #[repr(align(128))]
 struct Shard(Mutex<Queues>);
 
+/// What to do with an entry that is present when a node with its key is inserted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Present {
+    Replace,
+    /// Keep it, unless it has expired.
+    Keep,
+}
+
+/// What has become of a node that was to be inserted.
+enum Put<'g, K, V> {
+    /// It is in the map.
+    Done(&'g Node<K, V>),
+    /// This entry was kept instead.
+    Kept(&'g Node<K, V>),
+    /// It is heavier than the capacity.
+    TooHeavy(Box<Node<K, V>>),
+}
+
 impl<K, V, S> Core<K, V, S> {
     pub(super) fn new(map: HashMap<K, Entry<V>, S>, capacity: u64, shards: usize) -> Self {
         Self {
@@ -164,25 +182,48 @@ where
     ) -> Result<&'g Node<K, V>, TooHeavy<K, V>> {
         let entry = self.make(&key, value);
         let node = Node::new(hash, key, entry);
-        self.put(node, guard).map_err(|node| {
-            let (key, entry) = node.into_parts();
-            self.remove(hash, &key, guard);
-            TooHeavy { key, value: entry.value, weight: entry.slot.weight }
-        })
+        match self.put(node, Present::Replace, guard) {
+            Put::Done(node) | Put::Kept(node) => Ok(node),
+            Put::TooHeavy(node) => {
+                let (key, entry) = node.into_parts();
+                self.remove(hash, &key, guard);
+                Err(TooHeavy { key, value: entry.value, weight: entry.slot.weight })
+            }
+        }
     }
 
-    /// Inserts a node. Returns it if it is heavier than the capacity.
-    fn put<'g>(&'g self, node: Box<Node<K, V>>, guard: &'g Guard) -> Result<&'g Node<K, V>, Box<Node<K, V>>> {
+    /// Inserts a value that was loaded, unless it is too heavy, or there is an entry, which is
+    /// newer than the load. Returns the entry if it was inserted.
+    pub(super) fn insert_loaded<'g>(
+        &'g self,
+        hash: raw::Hash,
+        key: K,
+        value: V,
+        guard: &'g Guard,
+    ) -> Option<&'g Node<K, V>> {
+        let entry = self.make(&key, value);
+        match self.put(Node::new(hash, key, entry), Present::Keep, guard) {
+            Put::Done(node) => Some(node),
+            Put::Kept(_) | Put::TooHeavy(_) => None,
+        }
+    }
+
+    /// Inserts a node.
+    fn put<'g>(&'g self, node: Box<Node<K, V>>, present: Present, guard: &'g Guard) -> Put<'g, K, V> {
         // Otherwise this thread might evict without end, if the code that holds the lock of a
         // bucket has also reserved the whole capacity.
         self.map.table.assert_unlocked();
         let (hash, weight) = (node.link().hash(), node.value.slot.weight);
         loop {
             let old = self.map.find_hashed(hash, &node.key, guard);
+            let is_kept = |old: &&Node<K, V>| present == Present::Keep && self.is_alive(&old.value.slot, Purpose::Peek);
+            if let Some(old) = old.filter(is_kept) {
+                return Put::Kept(old);
+            }
             let old_weight = old.map_or(0, |old| old.value.slot.weight);
             let missing = weight.saturating_sub(old_weight);
             if weight > self.capacity() {
-                return Err(node);
+                return Put::TooHeavy(node);
             }
             let Some(reservation) = self.reserve(missing, hash, guard) else { continue };
             match old {
@@ -197,7 +238,7 @@ where
                         };
                         reservation.use_up(weight);
                         self.admit(node, None);
-                        return Ok(node);
+                        return Put::Done(node);
                     }
                 }
                 Some(old) => {
@@ -210,7 +251,7 @@ where
                         self.limit.release(old_weight.saturating_sub(weight));
                         // SAFETY: this thread has unlinked it, and taken it out of its queue.
                         unsafe { self.map.retire(old_link) };
-                        return Ok(node);
+                        return Put::Done(node);
                     }
                 }
             }
@@ -270,8 +311,9 @@ where
     /// released for the caller, which still counts; `None` if there is no entry in any queue.
     pub(super) fn evict(&self, shard: usize, guard: &Guard) -> Option<u64> {
         let shards = self.shards[shard..].iter().chain(&self.shards[..shard]);
+        // Before a shard is locked, because the clock may be code of the user.
+        let now = self.expiry.as_ref().map(Expiry::now);
         shards.map(lock).find_map(|mut queues| {
-            let now = self.expiry.as_ref().map(Expiry::now);
             let popped = queues.pop(|slot| now.is_some_and(|now| slot.deadline() <= now))?;
             // SAFETY: an entry of this cache, which is alive as long as the guard: see
             // `Queues::pop`.

@@ -63,7 +63,8 @@ impl<K, V> Expiry<K, V> {
 
     pub(super) fn now(&self) -> u64 {
         let now = self.clock.as_ref().map_or_else(Instant::now, |clock| clock());
-        nanoseconds(now.saturating_duration_since(self.start))
+        // A clock that is centuries ahead must not make entries expire that never do.
+        nanoseconds(now.saturating_duration_since(self.start)).min(NEVER - 1)
     }
 
     /// Returns whether an entry has not expired. A hit also postpones the deadline of an entry that

@@ -176,7 +176,7 @@ where
         let core = &self.cache.core;
         if !lead.is_cancelled() {
             let guard = read();
-            if let Ok(node) = core.insert(hash, key, value.clone(), &guard) {
+            if let Some(node) = core.insert_loaded(hash, key, value.clone(), &guard) {
                 if lead.is_cancelled() {
                     core.remove_exactly(node, &guard);
                 }

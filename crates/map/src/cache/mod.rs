@@ -37,6 +37,7 @@ mod stats;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::iter::FusedIterator;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use equivalent::Equivalent;
@@ -126,6 +127,10 @@ use crate::raw;
 pub struct Cache<K, V, S = RandomState> {
     core: Arc<Core<K, V, S>>,
 }
+
+// Functions of the user may panic, but run outside of locks, and leave the cache consistent.
+impl<K, V, S> UnwindSafe for Cache<K, V, S> {}
+impl<K, V, S> RefUnwindSafe for Cache<K, V, S> {}
 
 /// Why an entry was evicted; see [`Builder::on_evict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

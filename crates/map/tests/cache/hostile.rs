@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use relativist::Cache;
 use relativist_testing::patience;
@@ -232,4 +233,46 @@ fn many_evictions_in_one_read_section_are_reclaimed() {
     drop(guard);
     relativist_rcu::barrier();
     assert_eq!(Arc::strong_count(&alive), 11);
+}
+
+/// A key that is inserted while a loaded value is weighed keeps the newer value.
+#[test]
+fn a_loaded_value_replaces_no_newer_one() {
+    let own: Arc<OnceLock<Weak<Cache<u32, u32>>>> = Arc::default();
+    let weigher = {
+        let own = Arc::clone(&own);
+        move |&key: &u32, &value: &u32| {
+            if value == 7 {
+                own.get().and_then(Weak::upgrade).unwrap().insert(key, 100).unwrap();
+            }
+            1
+        }
+    };
+    let cache = Arc::new(Cache::builder().capacity(10).weigher(weigher).build());
+    own.set(Arc::downgrade(&cache)).unwrap();
+    assert_eq!(cache.get_or_insert_with(1, || 7), 7);
+    assert_eq!((cache.get(&1), cache.len(), cache.weight()), (Some(100), 1, 1));
+}
+
+/// The clock is called outside of locks, also when an entry is evicted.
+#[test]
+fn the_clock_may_use_the_cache() {
+    let own: Arc<OnceLock<Weak<Cache<u32, u32>>>> = Arc::default();
+    let clock = {
+        let own = Arc::clone(&own);
+        move || {
+            if let Some(cache) = own.get().and_then(Weak::upgrade) {
+                cache.stats();
+            }
+            Instant::now()
+        }
+    };
+    let cache = Arc::new(Cache::builder().capacity(2).time_to_live(Duration::from_secs(3600)).clock(clock).build());
+    own.set(Arc::downgrade(&cache)).unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        (0..10).for_each(|key| cache.insert(key, key).unwrap());
+        done.send(cache.len()).unwrap();
+    });
+    assert_eq!(is_done.recv_timeout(patience()), Ok(2));
 }

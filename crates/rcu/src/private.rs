@@ -4,7 +4,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use crate::barrier::light;
-use crate::defer::{Reclaiming, drain_own, raw_call, raw_free};
+use crate::defer::{Reclaiming, drain_own, raw_call, raw_free, without_waiting};
 use crate::domain::{GracePeriods, domain};
 use crate::guard::read;
 use crate::hint::cold_path;
@@ -327,7 +327,8 @@ impl Drop for Domain {
     /// Runs all deferred functions, without waiting: there is no reader, because guards, and what
     /// they protect, borrow the domain.
     fn drop(&mut self) {
-        self.state.registry.run_all();
+        // They may defer others in the process's domain, behind a reader that stays.
+        without_waiting(|| self.state.registry.run_all());
     }
 }
 

@@ -266,7 +266,7 @@ impl<K, V, S> Iterator for IntoIter<K, V, S> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        self.map.map.take_next(&mut self.from)
+        relativist_rcu::without_waiting(|| self.map.map.take_next(&mut self.from))
     }
 }
 

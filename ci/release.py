@@ -5,9 +5,10 @@ import sys
 import zlib
 from pathlib import Path
 
-# Optional dependencies of toml. `cargo metadata` lists them although they are not used, because a feature in use
-# mentions them ("indexmap?/std").
-WEAK = {"indexmap", "hashbrown", "toml_writer"}
+# What `cargo metadata` lists although a crate does not use it. Optional dependencies of toml, because a feature in use
+# mentions them ("indexmap?/std"). And what nix uses for sockets, because it unites the features that all crates of the
+# workspace ask for.
+UNUSED = {"indexmap", "hashbrown", "toml_writer", "memoffset", "autocfg"}
 
 
 def version():
@@ -25,7 +26,7 @@ def compare(what, listed, linked):
     """Compares with the output of cargo tree: name, version with a v, and perhaps a remark, in each line."""
     lines = [line.split() for line in Path(linked).read_text().splitlines()]
     needed = {(line[0], line[1].removeprefix("v")) for line in lines if line}
-    missing, superfluous = needed - listed, {package for package in listed - needed if package[0] not in WEAK}
+    missing, superfluous = needed - listed, {package for package in listed - needed if package[0] not in UNUSED}
     for text, packages in (("lacks", missing), ("has a superfluous", superfluous)):
         for name, number in sorted(packages):
             print(f"release: {what} {text} {name} {number}", file=sys.stderr)

@@ -20,11 +20,13 @@ impl Limit {
 
     pub(super) fn weight(&self) -> u64 {
         // Acquire: pairs with the AcqRel in `add`, `release` and `set_capacity`.
+        // litmus: stronger than needed
         self.weight.load(Acquire)
     }
 
     pub(super) fn capacity(&self) -> u64 {
         // Acquire: pairs with the AcqRel in `set_capacity`.
+        // litmus: stronger than needed
         self.capacity.load(Acquire)
     }
 
@@ -35,6 +37,7 @@ impl Limit {
             match current.checked_add(weight) {
                 Some(sum) if sum <= self.capacity() => {
                     // AcqRel: pairs with itself, and with the one in `set_capacity`. See there.
+                    // litmus: stronger than needed
                     match self.weight.compare_exchange_weak(current, sum, AcqRel, Acquire) {
                         Ok(_) => break,
                         Err(changed) => current = changed,
@@ -53,6 +56,7 @@ impl Limit {
     pub(super) fn release(&self, weight: u64) {
         if weight > 0 {
             // AcqRel: pairs with the one in `add`. The entry was unlinked before.
+            // litmus: stronger than needed
             self.weight.fetch_sub(weight, AcqRel);
         }
     }
@@ -60,6 +64,7 @@ impl Limit {
     /// Sets the capacity. The caller evicts until it is no longer [exceeded](Self::is_exceeded).
     pub(super) fn set_capacity(&self, capacity: u64) {
         // AcqRel: pairs with the Acquire in `capacity`.
+        // litmus: stronger than needed
         self.capacity.swap(capacity, AcqRel);
     }
 
@@ -71,6 +76,7 @@ impl Limit {
     /// after the swap in [`set_capacity`](Self::set_capacity): `add` then finds the new capacity.
     pub(super) fn is_exceeded(&self) -> bool {
         // AcqRel, as a read-modify-write: pairs with the one in `add`.
+        // litmus: stronger than needed
         self.weight.fetch_add(0, AcqRel) > self.capacity()
     }
 }

@@ -32,7 +32,8 @@ use crate::stats::Stats;
 /// too large.
 ///
 /// The memory of dropped entries, without what they owned on the heap, then waits for readers of
-/// the process. Updates of this map do not wait for these either, however long one stays.
+/// the process. Updates of this map do not wait for these either, however long one stays, except
+/// for those that reserve room first (`insert_many`, `extend`, `collect`, `clone`).
 ///
 /// # Destructors, and locks that they take
 ///

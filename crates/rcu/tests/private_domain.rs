@@ -172,6 +172,19 @@ fn dropping_runs_everything() {
     assert!(ids.iter().all(|&id| id == dropper));
 }
 
+/// D5: what it runs may defer in the domain of the process, behind a reader that stays.
+#[test]
+fn dropping_waits_for_no_reader_of_the_process() {
+    let domain = Domain::new();
+    forget(domain.read());
+    for _ in 0..MAX_DEFERRED + 10_000 {
+        domain.defer(|| defer(|| ()));
+    }
+    let reader = read();
+    must_end(move || drop(domain));
+    drop(reader);
+}
+
 /// D6: a leaked domain never runs what was deferred in it.
 #[test]
 fn a_leaked_domain_runs_nothing() {

@@ -19,7 +19,10 @@ use crate::raw;
 /// own loader, so that no key stays locked. The value is returned even if it is too heavy for the
 /// cache. If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded,
 /// the value is returned to those that have waited for it, but not kept, because it may be out of
-/// date.
+/// date. (Lookups that run at the instant at which the load ends may still find it.)
+///
+/// A loader may load other keys. But loaders that ask for each other's key, on two threads or in
+/// two tasks, wait for each other for ever.
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -101,7 +104,9 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. Do not ask for the same key in `load`: the task would wait for itself.
+    /// `load`. Do not ask for the same key in `load`: the task would wait for itself. Do not wait
+    /// for the future on a thread that is in a read section: another thread that loads the key may
+    /// wait for that thread.
     ///
     /// ```
     /// use relativist::Cache;

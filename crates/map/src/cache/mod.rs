@@ -77,9 +77,9 @@ use crate::raw;
 /// # The limit
 ///
 /// The sum of the weights of all entries never exceeds the capacity, at no instant and however keys
-/// hash. An entry may be as heavy as the whole cache. A heavier one is refused, and
-/// [given back](TooHeavy). The weight of an entry is 1 without a [weigher](Builder::weigher), and
-/// never changes while the entry is in the cache.
+/// hash, except while [`set_capacity`](Cache::set_capacity) evicts. An entry may be as heavy as the
+/// whole cache. A heavier one is refused, and [given back](TooHeavy). The weight of an entry is 1
+/// without a [weigher](Builder::weigher), and never changes while the entry is in the cache.
 ///
 /// # Which entries are evicted
 ///
@@ -398,7 +398,9 @@ where
         self.core.clear();
     }
 
-    /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits.
+    /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits: until this
+    /// function returns, the weight may exceed the new capacity. If the
+    /// [listener](Builder::on_evict) panics, that lasts until the next insertion.
     ///
     /// ```
     /// let cache = relativist::Cache::new(100);

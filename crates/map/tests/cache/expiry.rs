@@ -1,6 +1,6 @@
 //! Expired entries are never returned. The tests set the clock.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -187,4 +187,20 @@ fn the_background_thread_keeps_no_cache_alive() {
         assert!(Instant::now() < end, "the value is still alive");
         relativist_rcu::barrier();
     }
+}
+
+/// Nanoseconds in 64 bits cover 584 years.
+#[test]
+fn an_entry_without_expiry_outlives_every_clock() {
+    let (start, is_late) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+    let clock = {
+        let is_late = Arc::clone(&is_late);
+        move || start + Duration::from_secs(if is_late.load(Relaxed) { 700 * 366 * 24 * 3600 } else { 0 })
+    };
+    let expire = |&key: &u32, _: &u32| (key == 2).then_some(Duration::from_secs(1));
+    let cache = Cache::builder().capacity(10).expire_after(expire).clock(clock).build();
+    (1..=2).for_each(|key| cache.insert(key, key).unwrap());
+    is_late.store(true, Relaxed);
+    cache.remove_expired();
+    assert_eq!((cache.get(&1), cache.get(&2), cache.len()), (Some(1), None, 1));
 }

@@ -138,16 +138,21 @@ def dashboard_problems(prometheus):
         if variable["type"] == "query":
             metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
             queries.append((variable["name"], f"count by ({label}) ({metric})"))
+    end = time.monotonic() + PATIENCE
     for title, query in queries:
-        values = prometheus.values(replaced(query))
-        if not values:
-            problems.append(f'the panel "{title}" is empty: {query}')
-        elif all(math.isnan(value) for value in values):
+        # An estimate can be missing for some scrapes: the server leaves it out while it is inaccurate.
+        while not (numbers := has_numbers(prometheus, query)) and time.monotonic() < end:
+            time.sleep(0.5)
+        if not numbers:
             problems.append(f'the panel "{title}" has no number: {query}')
     for annotation in DASHBOARD["annotations"]["list"]:
         prometheus.values(replaced(annotation["expr"]))
     print(f"watch: {len(queries)} queries of the dashboard")
     return problems
+
+
+def has_numbers(prometheus, query):
+    return any(not math.isnan(value) for value in prometheus.values(replaced(query)))
 
 
 def replaced(query):

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], ten rounds by default, five at a time. They
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], six rounds by default, six at a time. They
 # share one core with busy processes of higher priority, one more than the machine has cores. Begins no
 # round after a program failed or did not end. Runs the tests of RCU, of the tables and of the cache; with
 # `all`, those of all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rounds=${1:-10}
+rounds=${1:-6}
 programs='^(rcu|map|baselines|cache|testing) |^server lib '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
@@ -29,7 +29,7 @@ for _ in $(seq 0 "$(nproc)"); do
 done
 # As many tests at a time as on other machines: they put each other under pressure, too.
 export RUST_TEST_THREADS=4
-# Each torture test of RCU takes this number of seconds. It is short because there are ten rounds.
+# Each torture test of RCU takes this number of seconds. It is short because there are several rounds.
 export RELATIVIST_TORTURE_SECONDS=1
 export RELATIVIST_TEST_SECONDS=850
 
@@ -53,4 +53,4 @@ round() {
 export -f round
 export rounds limit core list
 # xargs starts no other round when one has returned 255.
-seq "$rounds" | xargs -P 5 -I{} bash -c "round {}" || exit 1
+seq "$rounds" | xargs -P 6 -I{} bash -c "round {}" || exit 1

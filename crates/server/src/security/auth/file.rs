@@ -22,12 +22,12 @@ use std::io;
 pub(crate) const MAX_TENANTS: usize = 32;
 
 /// The longest name of a tenant.
-const MAX_NAME: usize = 32;
+pub(super) const MAX_NAME: usize = 32;
 
 /// The longest prefix: half of the longest key.
-const MAX_PREFIX: usize = relativist_cache::MAX_KEY / 2;
+pub(super) const MAX_PREFIX: usize = relativist_cache::MAX_KEY / 2;
 
-const OPENING: &[u8] = b"[tenant ";
+pub(super) const OPENING: &[u8] = b"[tenant ";
 
 /// The users and tenants of a file.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -182,5 +182,7 @@ fn bad(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;

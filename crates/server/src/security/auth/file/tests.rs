@@ -71,22 +71,8 @@ fn bad_files_are_refused_with_the_line_and_no_password() {
     assert_eq!(problem(b"[tenant a memory=1g \xff]\na:b"), "line 1: the line of a tenant is not UTF-8");
 }
 
-/// memcached's files, by a parser that knows nothing of tenants.
-fn plain(text: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
-    let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let users: Option<Vec<_>> = lines
-        .filter(|line| !line.is_empty())
-        .map(|line| {
-            let colon = line.iter().position(|byte| *byte == b':')?;
-            Some((&line[..colon], &line[colon + 1..]))
-        })
-        .collect();
-    users.filter(|users| (1..=8).contains(&users.len()))
-}
-
-/// Random files are refused or have a meaning, and each of memcached's means what it means there.
 #[test]
-fn random_files_mean_what_they_mean_to_memcached() {
+fn random_files_have_the_properties_of_all_files() {
     const PIECES: [&[u8]; 14] = [
         b"a",
         b":",
@@ -108,17 +94,9 @@ fn random_files_mean_what_they_mean_to_memcached() {
     for _ in 0..50_000 {
         let pieces = (0..random.usize(..16)).map(|_| PIECES[random.usize(..PIECES.len())]);
         let text = pieces.collect::<Vec<_>>().concat();
-        let file = UserFile::parse(&text, 8);
-        if let Ok(file) = &file {
-            assert!(!file.users.is_empty() && file.tenants.len() <= MAX_TENANTS);
-            assert!(file.users.iter().all(|user| user.tenant.is_none_or(|it| (it as usize) < file.tenants.len())));
-            with_tenants += usize::from(file.users.iter().any(|user| user.tenant.is_some()));
-        }
-        if !text.windows(OPENING.len()).any(|part| part == OPENING) {
-            let users = file.ok().map(|file| file.users.iter().map(|user| (user.name, user.password)).collect());
-            assert_eq!(users, plain(&text), "{}", text.escape_ascii());
-            plain_ones += 1;
-        }
+        let file = properties::check(&text, 8);
+        with_tenants += usize::from(file.is_some_and(|file| file.users.iter().any(|user| user.tenant.is_some())));
+        plain_ones += usize::from(properties::is_plain(&text));
     }
     assert!(plain_ones > 10_000 && with_tenants > 300, "{plain_ones} {with_tenants}");
 }

@@ -143,7 +143,9 @@ def everything(programs):
         subprocess.run(certify, check=True, stderr=subprocess.DEVNULL)
         extended = f"idle_timeout=60,ssl_session_cache,ssl_chain_cert={certificate},ssl_key={key}"
         port = free_port()
-        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended, "--admin", port, "--snapshot", f"{folder}/items"]
+        users = Path(folder) / "users"
+        users.write_text("reader:secret\n[tenant team memory=25%]\nteam:secret\n")
+        options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended, "--admin", port, "--snapshot", f"{folder}/items", "-Y", str(users)]
         subprocess.run([f"{programs}/relativistd", *options], check=True, stderr=subprocess.DEVNULL)
         process = int(pid.read_text())
         try:
@@ -173,7 +175,8 @@ def ask(path, commands):
     """The server's replies."""
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
-        client.sendall("".join(f"{command}\r\n" for command in [*commands, "quit"]).encode())
+        login = "set login 0 0 13\r\nreader secret"
+        client.sendall("".join(f"{command}\r\n" for command in [login, *commands, "quit"]).encode())
         return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
 
 

@@ -19,5 +19,14 @@ fi
 cargo build --release --locked
 source ci/server.sh
 admin=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
-start_server -m 64 -t 2 --admin "$admin"
+users=$(mktemp)
+cat >"$users" <<'END'
+visitor:secret
+[tenant shop memory=32m]
+shop:secret
+[tenant search memory=32m prefix=search:]
+search:secret
+END
+start_server -m 128 -t 2 --admin "$admin" -Y "$users"
+rm "$users"
 node ci/page_session.mjs "$admin" "$port" "$modules" "$(command -v chromium)" "${1:-$modules}"

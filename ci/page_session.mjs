@@ -11,10 +11,11 @@ const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const origin = `http://127.0.0.1:${admin}`;
 
-// Asks the cache until all is answered.
-function converse(requests, end) {
+// Asks the cache as a user until all is answered.
+function converse(user, requests, end) {
   return new Promise((resolve, reject) => {
-    const socket = createConnection(port, "127.0.0.1", () => socket.write(requests));
+    const login = `set login 0 0 ${user.length + 7}\r\n${user} secret\r\n`;
+    const socket = createConnection(port, "127.0.0.1", () => socket.write(login + requests));
     let answers = "";
     socket.on("error", reject).on("data", (data) => {
       answers += data;
@@ -27,11 +28,16 @@ function converse(requests, end) {
 const names = Array.from({ length: 20000 }, (_, n) => `key${n}`);
 const stores = names.map((name) => `set ${name} 0 0 5 noreply\r\nvalue\r\n`).join("") + "mn\r\n";
 const fetches = names.map((name, n) => `get ${n % 10 === 1 || n % 10 === 3 ? "key1" : n % 2 ? name : "no" + name}\r\n`).join("") + "mn\r\n";
+// A tenant has ten items, and finds three quarters of what it asks for.
+const sales = names.slice(0, 10).map((name) => `set ${name} 0 0 5 noreply\r\nvalue\r\n`).join("") + "mn\r\n";
+const visits = "get key1\r\nget key2\r\nget key3\r\nget none\r\nmn\r\n";
 let isOver = false;
 async function load() {
-  await converse(stores, "MN\r\n");
+  await converse("visitor", stores, "MN\r\n");
+  await converse("shop", sales, "MN\r\n");
   while (!isOver) {
-    await converse(fetches, "MN\r\n");
+    await converse("visitor", fetches, "MN\r\n");
+    await converse("shop", visits, "MN\r\n");
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
@@ -65,6 +71,8 @@ async function numbersMove(page) {
   await shows(page, "the most read key", () => /^[0-9a-f]{16}\t.*\t(19|20|21)\.\d %$/.test(document.querySelector("#hot-read").innerText.split("\n")[0]));
   await shows(page, "written keys", () => document.querySelectorAll("#hot-write tr").length === 8);
   await shows(page, "an estimate for twice the memory", () => /^× 2\s128 MiB\s(\d+\.\d %|not known)$/.test(document.querySelectorAll("#sizes tr")[3]?.innerText));
+  await shows(page, "a tenant", () => /^shop\t10\t[\d.]+ [KM]iB\t32\.0 MiB\t75\.0 %\t0\tnot known$/.test(document.querySelectorAll("#tenants tr")[1]?.innerText));
+  await shows(page, "all tenants", () => [...document.querySelectorAll("#tenants th")].map((cell) => cell.textContent).join() === "(no tenant),shop,search");
   await shows(page, "the working set", () => /^of 16 B to 64 B\s[\d.]+k\s/.test(document.querySelector("#working-set").innerText));
   const before = await text(page, "about");
   await page.waitForFunction((before) => document.querySelector("#about").textContent !== before, before);
@@ -88,11 +96,12 @@ async function obeysTheKeyboard(page) {
   });
   await page.locator("body").focus();
   const order = [];
-  for (let n = 0; n < 3; n++) {
+  for (let n = 0; n < 4; n++) {
     await page.keyboard.press("Tab");
     order.push(await here());
   }
-  assert.deepEqual(order, [["pause", true], ["scroll", true], ["summary", true]]);
+  assert.deepEqual(order, [["pause", true], ["scroll", true], ["summary", true], ["scroll", true]]);
+  await page.locator("summary").focus();
   await page.keyboard.press("Enter");
   await page.getByRole("row", { name: /^0 [\d,]+ [\d,]+$/ }).waitFor();
   await page.keyboard.press("Enter");
@@ -145,6 +154,7 @@ for (const { page, name } of [desktop, phone]) {
   await page.screenshot({ path: `${screenshots}/${name}.png`, fullPage: true });
   await page.locator("section", { hasText: "Most used keys" }).screenshot({ path: `${screenshots}/${name}-hot-keys.png` });
   await page.locator("section", { hasText: "With other memory limits" }).screenshot({ path: `${screenshots}/${name}-sizing.png` });
+  await page.locator("#tenants-card").screenshot({ path: `${screenshots}/${name}-tenants.png` });
 }
 assert.ok(await brightness(desktop.page) > 200 && await brightness(phone.page) < 60, "it does not follow the colour scheme");
 for (const { name, complaints } of [desktop, phone]) assert.deepEqual(complaints, [], name);

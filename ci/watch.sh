@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A real Prometheus scrapes two servers, one under load. It must answer each query of the dashboard, and evaluate
+# A real Prometheus scrapes three servers, one of them with tenants. It must answer each query of the dashboard, and evaluate
 # each alert. The alert rules have tests of their own, and ci/grafana.py checks Grafana's files. Installs Prometheus from
 # Debian's packages, if it is missing.
 set -euo pipefail

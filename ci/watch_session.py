@@ -1,7 +1,8 @@
-"""Prometheus scrapes a server under load and one with TLS. Runs the dashboard's queries and the alerts' expressions by its HTTP interface:
+"""Prometheus scrapes a server under load, one with TLS, and one with tenants. Runs the dashboard's queries and the alerts' expressions by its HTTP interface:
 watch_session.py RELATIVISTD RELATIVIST_BENCH."""
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -36,14 +38,17 @@ def main():
         encrypted = serve(processes, "-m", "64", "-t", "1", "-Z", "-o", certificate(folder))[2]
         load = ["--items", "200000", "--rate", "2000", "--sets", "20", "--rounds", "1", "--seconds", "600"]
         start(processes, [BENCH, "load", "--server", f"127.0.0.1:{port}", *load], stdout=subprocess.DEVNULL)
-        prometheus = Prometheus(processes, folder, [admin, encrypted])
+        _, shared_port, shared = serve(processes, "-m", "16", "-t", "1", "-Y", users(folder))
+        threading.Thread(target=load_tenant, args=(shared_port,), daemon=True).start()
+        prometheus = Prometheus(processes, folder, [admin, encrypted, shared])
         wait_until("evictions", lambda: prometheus.number("sum(relativistd_evictions_total)") > 0)
         busy.send_signal(signal.SIGUSR2)
         wait_until("a snapshot", lambda: prometheus.number("sum(relativistd_snapshots_total)") > 0)
         wait_until("an estimate", lambda: prometheus.number("count(relativistd_sizing_hit_ratio)") > 0)
+        wait_until("an estimate of a tenant", lambda: prometheus.number("count(relativistd_tenant_sizing_hit_ratio)") > 0)
         scrapes = 'min(sum_over_time(up{job="relativistd"}[30s]))'
         wait_until("scrapes", lambda: prometheus.number(scrapes) >= SCRAPES)
-        problems = metrics_problems(admin) + dashboard_problems(prometheus) + alert_problems(prometheus)
+        problems = metrics_problems(admin) + metrics_problems(shared) + dashboard_problems(prometheus) + alert_problems(prometheus)
         for problem in problems:
             print(f"watch: {problem}", file=sys.stderr)
         if problems:
@@ -74,6 +79,32 @@ def certificate(folder):
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "10", "-subj", "/CN=x"]
     subprocess.run([*command, "-keyout", key, "-out", chain], check=True, stderr=subprocess.DEVNULL)
     return f"ssl_chain_cert={chain},ssl_key={key}"
+
+
+def users(folder):
+    """A file of users with one tenant."""
+    file = folder / "users"
+    file.write_text("plain:secret\n[tenant team memory=8m]\nteam:secret\n")
+    return file
+
+
+def load_tenant(port):
+    """Stores more and more items as a user of the tenant, and asks for two that may be there, until the server ends."""
+    value = "v" * 1000
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"set login 0 0 11\r\nteam secret\r\n")
+        replies = client.makefile("rb")
+        for n in itertools.count():
+            requests = f"set {n} 0 0 1000 noreply\r\n{value}\r\nget {n // 2} none{n}\r\n"
+            client.sendall(requests.encode())
+            # At most some thousand commands a second, so that all are simulated.
+            if n % 10 == 9:
+                client.sendall(b"mn\r\n")
+                while (line := replies.readline()) not in (b"MN\r\n", b""):
+                    pass
+                if not line:
+                    return
+                time.sleep(0.004)
 
 
 def free_port():

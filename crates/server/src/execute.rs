@@ -117,7 +117,7 @@ impl SharedState {
     }
 
     /// Passes each tenant to `visit`, that of the users without one first.
-    fn each_tenant(&self, mut visit: impl FnMut(&Tenant)) {
+    pub(crate) fn each_tenant(&self, mut visit: impl FnMut(&Tenant)) {
         visit(&self.common);
         self.tenants.all().iter().for_each(|tenant| visit(tenant));
     }

@@ -16,6 +16,7 @@ mod history;
 mod http;
 mod metrics;
 mod report;
+mod tenants;
 
 use crate::execute::SharedState;
 use crate::handover::Inherited;

@@ -3,6 +3,7 @@
 use crate::admin::get;
 use crate::harness::{Client, PATIENCE, Running};
 use crate::statistics::stats;
+use crate::tenants;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::thread;
@@ -39,11 +40,16 @@ fn page_and_metrics(server: &Running) -> (Value, HashMap<String, f64>) {
     panic!("it evicts all the time");
 }
 
-/// Stores more than fits, and asks for recent items and for some that are not there.
-fn busy(flags: &str) -> (Running, Client) {
-    let server = Running::start(flags);
-    let mut client = server.connect();
+/// Stops the clock of the client's server.
+fn paused(mut client: Client) -> Client {
     client.ask("debugtime p\r\n", "OK\r\n");
+    client
+}
+
+/// Stores more than fits, and asks for recent items and for some that are not there.
+fn busy(flags: &str, connect: impl FnOnce(&Running) -> Client) -> (Running, Client) {
+    let server = Running::start(flags);
+    let mut client = connect(&server);
     let value = "v".repeat(1000);
     let fetch = |n: u32| format!("get key{n}\r\nget none{n}\r\n");
     let found = |n: u32| format!("VALUE key{n} 0 1000\r\n{value}\r\nEND\r\nEND\r\n");
@@ -62,7 +68,7 @@ fn busy(flags: &str) -> (Running, Client) {
 
 #[test]
 fn statistics_metrics_and_page_agree() {
-    let (server, mut client) = busy("-t 1 -m 8 --admin 0 --debug-time");
+    let (server, mut client) = busy("-t 1 -m 8 --admin 0 --debug-time", |server| paused(server.connect()));
     let stats = sizing(&mut client, "4000");
     assert_eq!((stats["sizing"].as_str(), stats["hit_ratio"].as_str()), ("on", "0.5000"));
     let (page, metrics) = page_and_metrics(&server);
@@ -103,6 +109,31 @@ fn statistics_metrics_and_page_agree() {
         assert_eq!(metric(format!("evicted_{name}_seconds_count")), evictions);
         assert_eq!(metric(format!("evicted_{name}_seconds_bucket{{le=\"60\"}}")), evictions);
     }
+}
+
+#[test]
+fn estimates_of_a_tenant_are_its_own() {
+    let users = tenants::file("plain:secret\n[tenant team memory=8m]\nteam:secret\n");
+    let flags = format!("-t 1 -m 16 --admin 0 --debug-time -Y {}", users.path().display());
+    let (server, mut client) = busy(&flags, |server| {
+        // Users of tenants cannot stop the clock of all.
+        paused(tenants::log_in(server, "plain"));
+        tenants::log_in(server, "team")
+    });
+    let stats = sizing(&mut client, "4000");
+    let (page, metrics) = page_and_metrics(&server);
+    let (of_none, of_team) = (&page["tenants"][0], &page["tenants"][1]);
+    assert_eq!((&of_none["name"], &of_team["name"]), (&"".into(), &"team".into()));
+    for (row, percent) in of_team["estimates"].as_array().unwrap().iter().zip([25_u32, 50, 100, 200, 400]) {
+        let ratio = row[3].as_f64();
+        let stat = &stats[&format!("memory:{percent}:hit_ratio")];
+        assert_eq!(*stat, ratio.map_or("unknown".into(), |ratio| format!("{ratio:.4}")));
+        let name = |tenant| format!("relativistd_tenant_sizing_hit_ratio{{tenant=\"{tenant}\",memory=\"{}\"}}", row[0]);
+        let label = |tenant| name(tenant).replace(".0\"", "\"");
+        assert_eq!((metrics.get(&label("team")), metrics.get(&label(""))), (ratio.as_ref(), None), "{metrics:?}");
+    }
+    assert_ne!(stats["memory:25:hit_ratio"], "unknown");
+    assert!(of_none["estimates"].as_array().unwrap().iter().all(|row| row[3].is_null()), "{page}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use crate::admin;
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use relativistd::{Options, Server};
+use serde_json::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
 
@@ -28,7 +29,8 @@ green:secret
 /// One user of each tenant whose keys need no prefix, and one without a tenant.
 const FREE: [&str; 3] = ["plain", "red", "blue"];
 
-fn file(users: &str) -> NamedTempFile {
+/// A file of users.
+pub fn file(users: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(users.as_bytes()).unwrap();
     file
@@ -43,7 +45,8 @@ fn login(user: &str) -> String {
     format!("set login 0 0 {}\r\n{user} secret\r\n", user.len() + 7)
 }
 
-fn log_in(server: &Running, user: &str) -> Client {
+/// A client that has logged in.
+pub fn log_in(server: &Running, user: &str) -> Client {
     let mut client = server.connect();
     client.ask(login(user), "STORED\r\n");
     client
@@ -282,7 +285,7 @@ fn a_division_that_is_not_possible_is_refused_at_the_start() {
 }
 
 #[test]
-fn metrics_show_each_tenant_and_the_sum() {
+fn metrics_and_page_show_each_tenant_and_the_sum() {
     let server = shared(Io::Epoll, "--admin 0");
     let mut clients = ["plain", "red", "red2", "blue"].map(|user| log_in(&server, user));
     clients.iter_mut().for_each(|client| client.ask("add a 0 0 1\r\nx\r\nget a\r\nget b\r\n", ""));
@@ -307,6 +310,22 @@ fn metrics_show_each_tenant_and_the_sum() {
     ] {
         assert!(metrics.lines().any(|other| other.strip_prefix("relativistd_") == Some(line)), "{line}: {metrics}");
     }
+    let page = |server: &Running| -> Value { serde_json::from_str(&admin::get(server, "/stats.json")).unwrap() };
+    let shown = page(&server);
+    let row = |tenant: &Value| {
+        let number = |name: &str| tenant[name].as_u64().unwrap();
+        (number("items"), number("cmd_get"), number("get_hits"), number("evictions"), number("limit") >> 20)
+    };
+    let rows: Vec<_> = shown["tenants"].as_array().unwrap().iter().map(|it| (it["name"].as_str(), row(it))).collect();
+    let wanted =
+        [("", (1, 2, 1, 0, 24)), ("red", (1, 4, 2, 0, 16)), ("blue", (1, 2, 1, 0, 16)), ("green", (0, 0, 0, 0, 8))];
+    assert_eq!(rows, wanted.map(|(name, row)| (Some(name), row)));
+    for tenant in shown["tenants"].as_array().unwrap() {
+        let line = format!("tenant_memory_bytes{{tenant={}}} {}", tenant["name"], tenant["memory"]);
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
+    assert_eq!((&shown["memory"]["limit"], &shown["memory"]["parts_limit"]), (&(64 << 20).into(), &(24 << 20).into()));
     let plain = Running::start("--admin 0");
     assert!(!admin::get(&plain, "/metrics").contains("tenant"));
+    assert_eq!(page(&plain)["tenants"], serde_json::json!([]));
 }

@@ -5,18 +5,18 @@
 //! tenants, whose number is bounded, never those of clients.
 
 mod sizing;
+mod tenants;
 mod text;
 
 use super::Panel;
 use crate::observability::hot_keys::{self, HotKey, Report};
 use crate::observability::latency::Kind as CommandKind;
-use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use crate::process::resources;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeVal;
 use nix::unistd::{SysconfVar, sysconf};
-use relativist_cache::{TableStats, Usage};
+use relativist_cache::TableStats;
 use relativist_rcu::GracePeriod;
 use relativist_rcu::contention::{self, Counts};
 use std::fmt::Display;
@@ -40,7 +40,7 @@ pub(super) fn text(panel: &Panel, format: Format) -> String {
     connections(panel, &mut text);
     memory(panel, &mut text);
     sweeps(panel, &mut text);
-    tenants(panel, &mut text);
+    tenants::all(panel, &mut text);
     for (name, help, value) in panel.shared.since_start().each() {
         text.counter(&format!("{}_total", base_name(name)), help, value);
     }
@@ -236,37 +236,6 @@ fn longest_unused(panel: &Panel) -> u32 {
     let tenants = panel.shared.tenants.all();
     let tenants = tenants.iter().map(|tenant| tenant.longest_idle());
     tenants.fold(panel.shared.common.longest_idle(), u32::max)
-}
-
-/// The memory and the use of each tenant. The tenant of users without one has no name.
-fn tenants(panel: &Panel, text: &mut Text) {
-    let shared = &panel.shared;
-    let all = shared.tenants.all();
-    if all.is_empty() {
-        return;
-    }
-    let all: Vec<(&str, Usage, Totals)> = std::iter::once(&shared.common)
-        .chain(all.iter().map(|tenant| &**tenant))
-        .map(|tenant| (&*tenant.name, tenant.cache.usage(), tenant.counters.since_start()))
-        .collect();
-    let mut family = |name: &str, kind: Kind, help: &str, value: &dyn Fn(&Usage, &Totals) -> u64| {
-        text.head(name, kind, help);
-        for (tenant, usage, totals) in &all {
-            text.sample(name, format_args!("tenant=\"{tenant}\""), value(usage, totals));
-        }
-    };
-    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
-    family("tenant_items", gauge, "Items of a tenant.", &|usage, _| usage.items as u64);
-    let help = "Memory mapped for the items and the table of a tenant.";
-    family("tenant_memory_bytes", gauge, help, &|usage, _| (usage.mapped_bytes + usage.table_bytes) as u64);
-    let help = "Limit on the memory of a tenant.";
-    family("tenant_memory_limit_bytes", gauge, help, &|usage, _| usage.limit as u64);
-    family("tenant_evictions_total", counter, "Items evicted of a tenant.", &|usage, _| usage.sweeps.evictions);
-    family("tenant_cmd_get_total", counter, "Keys that a tenant asked for.", &|_, totals| totals.cmd_get);
-    family("tenant_get_hits_total", counter, "Keys that a tenant asked for and found.", &|_, totals| totals.get_hits);
-    family("tenant_cmd_set_total", counter, "Stores that a tenant attempted.", &|_, totals| totals.cmd_set);
-    let help = "Stores of a tenant refused for lack of memory.";
-    family("tenant_store_no_memory_total", counter, help, &|_, totals| totals.store_no_memory);
 }
 
 /// The most used keys, by rank. Keys come and go, so a label with their hashes would have any

@@ -1,10 +1,11 @@
 //! `/stats.json`: the data of the status page.
 
 use super::Panel;
+use super::tenants::TenantUse;
 use crate::observability::hot_keys::{self, HotKey};
 use crate::observability::latency::Kind;
 use relativist_cache::Ages;
-use relativist_cache::sizing::FACTORS;
+use relativist_cache::sizing::{FACTORS, Report};
 use serde_json::{Value, json};
 use std::mem;
 use std::time::{Duration, Instant};
@@ -87,12 +88,15 @@ pub(super) fn json(panel: &Panel) -> Value {
         "evictions": usage.sweeps.evictions,
         "memory": {
             "limit": usage.limit,
+            // The limit of the cache that has the parts.
+            "parts_limit": shared.common.cache.usage().limit,
             "items": usage.item_bytes,
             "heap": usage.mapped_bytes,
             "table": usage.table_bytes,
             "parts": panel.memory().map(|memory| memory.parts()),
         },
         "counters": counters,
+        "tenants": tenants(panel),
         "hot_keys": hot_keys(panel),
         "sizing": sizing(panel),
         "evicted": { "idle": ages(&usage.sweeps.evicted_idle), "lifetime": ages(&usage.sweeps.evicted_lifetime) },
@@ -125,21 +129,42 @@ fn hot_keys(panel: &Panel) -> Value {
     hot_keys::Kind::ALL.iter().map(|kind| (kind.name().to_owned(), json!(keys(*kind)))).collect()
 }
 
-/// The hit ratio, and those with other memory limits: factor, bytes, state and ratio. The working
-/// set: smallest size, items and bytes of each class.
+/// Each tenant; none if there are no tenants. The counters are sums since the start.
+fn tenants(panel: &Panel) -> Vec<Value> {
+    let json = |tenant: &TenantUse| {
+        json!({
+            "name": tenant.name,
+            "items": tenant.usage.items,
+            "memory": tenant.memory(),
+            "limit": tenant.usage.limit,
+            "evictions": tenant.usage.sweeps.evictions,
+            "cmd_get": tenant.totals.cmd_get,
+            "get_hits": tenant.totals.get_hits,
+            "estimates": tenant.sizing.as_ref().map(estimates),
+        })
+    };
+    TenantUse::all(panel).iter().map(json).collect()
+}
+
+/// The hit ratio, and the estimated ones. The working set: smallest size, items and bytes of each
+/// class.
 fn sizing(panel: &Panel) -> Option<Value> {
     let report = panel.shared.common.cache.sizing()?;
-    let memory = FACTORS.iter().zip(&report.memory);
-    let memory = memory.map(|(factor, it)| json!([factor, it.bytes, it.state.name(), it.trusted()]));
     let classes = report.working_set.iter().map(|class| json!([class.from, class.items, class.bytes]));
     Some(json!({
         "seconds": report.seconds,
         "lookups": report.lookups,
         "hit_ratio": report.hit_ratio,
-        "memory": memory.collect::<Vec<Value>>(),
+        "memory": estimates(&report),
         "working_set_seconds": report.working_set_seconds,
         "working_set": classes.collect::<Vec<Value>>(),
     }))
+}
+
+/// Hit ratios with other memory limits: factor, bytes, state and ratio.
+fn estimates(report: &Report) -> Vec<Value> {
+    let memory = FACTORS.iter().zip(&report.memory);
+    memory.map(|(factor, it)| json!([factor, it.bytes, it.state.name(), it.trusted()])).collect()
 }
 
 /// Bounds that a tenth, half, and nine tenths of the evicted items did not exceed.

@@ -68,7 +68,7 @@ pub enum EvictFor {
 const PROBATION: u64 = 4;
 
 /// The same for an entry of a [`Cache`](crate::Cache).
-const ENTRY_PROBATION: u64 = 32;
+const ENTRY_PROBATION: u32 = 32;
 
 /// The maximum number of visits to an item's credit; more gain nothing (.2868 at 1 % with 7, .2863
 /// with 15).
@@ -109,8 +109,9 @@ pub fn worth(queue: usize, goal: EvictFor) -> u64 {
 
 /// The worth of an entry of a [`Cache`](crate::Cache) in a queue, whose weight takes the place of
 /// the size: the inverse of the root of the weight, and a thirty-second of that for new entries.
-pub fn worth_of_entry(queue: usize) -> u64 {
-    let hit = (1 << 40) >> (queue / 2 + 1);
+/// The largest is 2^30, so that an entry can be stamped with 32 bits.
+pub fn worth_of_entry(queue: usize) -> u32 {
+    let hit = (1 << 31) >> (queue / 2 + 1);
     if is_protected(queue) { hit } else { hit / ENTRY_PROBATION }
 }
 
@@ -136,6 +137,16 @@ mod tests {
             assert_eq!(worth(queue, EvictFor::Requests), 4 * worth(queue + 2, EvictFor::Requests));
         }
         assert!(worth(QUEUES - 2, EvictFor::Requests) > 0);
+    }
+
+    #[test]
+    fn an_entry_is_worth_two_of_the_next_class() {
+        assert_eq!(worth_of_entry(1), 1 << 30);
+        for queue in 2..QUEUES {
+            assert_eq!(worth_of_entry(queue - 2), 2 * worth_of_entry(queue));
+        }
+        assert!((0..CLASSES).all(|class| worth_of_entry(2 * class + 1) == 32 * worth_of_entry(2 * class)));
+        assert!(worth_of_entry(QUEUES - 2) > 0);
     }
 
     #[test]

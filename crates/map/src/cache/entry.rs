@@ -25,24 +25,41 @@ pub(crate) struct Entry<V> {
 pub(super) struct Slot {
     /// Whether a lookup has found the entry since eviction last looked at it.
     mark: AtomicBool,
+    /// This, the stamp and the neighbours are read and written under the lock of the shard. They
+    /// are the parts of the [`Place`], in an order that leaves no gaps.
+    tags: UnsafeCell<Tags>,
+    stamp: UnsafeCell<u32>,
     /// The time from which the entry is no longer returned, in nanoseconds of the cache's clock.
     deadline: AtomicU64,
+    neighbours: UnsafeCell<Neighbours>,
+    pub(super) weight: u64,
     /// The latest time to which hits may postpone the deadline.
     last_deadline: u64,
-    pub(super) weight: u64,
-    /// Read and written under the lock of the shard.
-    place: UnsafeCell<Place>,
 }
 
+struct Tags {
+    state: State,
+    queue: u8,
+    visits: u8,
+}
+
+struct Neighbours {
+    previous: Option<NonNull<Slot>>,
+    next: Option<NonNull<Slot>>,
+}
+
+#[cfg(not(relativist_loom))]
+const _: () = assert!(size_of::<Slot>() == 48);
+
 /// Where an entry is in the queues of its shard.
-pub(super) struct Place {
-    pub(super) state: State,
-    pub(super) queue: u8,
-    pub(super) visits: u8,
+pub(super) struct Place<'s> {
+    pub(super) state: &'s mut State,
+    pub(super) queue: &'s mut u8,
+    pub(super) visits: &'s mut u8,
     /// The level of the shard when the entry was queued.
-    pub(super) stamp: u64,
-    pub(super) previous: Option<NonNull<Slot>>,
-    pub(super) next: Option<NonNull<Slot>>,
+    pub(super) stamp: &'s mut u32,
+    pub(super) previous: &'s mut Option<NonNull<Slot>>,
+    pub(super) next: &'s mut Option<NonNull<Slot>>,
 }
 
 /// The life of an entry. It is queued after it is in the map, and leaves the queue after it was
@@ -59,7 +76,7 @@ pub(super) enum State {
     Unlinked,
 }
 
-// SAFETY: `place` has pointers to other slots, and is only used under the lock of the shard. Both
+// SAFETY: the place has pointers to other slots, and is only used under the lock of the shard. Both
 // may happen on any thread.
 unsafe impl Send for Slot {}
 // SAFETY: as above; everything else is atomic or does not change.
@@ -67,13 +84,14 @@ unsafe impl Sync for Slot {}
 
 impl Slot {
     pub(super) fn new(weight: u64, deadline: u64, last_deadline: u64) -> Self {
-        let place = Place { state: State::New, queue: 0, visits: 0, stamp: 0, previous: None, next: None };
         Self {
             mark: AtomicBool::new(false),
+            tags: UnsafeCell::new(Tags { state: State::New, queue: 0, visits: 0 }),
+            stamp: UnsafeCell::new(0),
             deadline: AtomicU64::new(deadline),
-            last_deadline,
+            neighbours: UnsafeCell::new(Neighbours { previous: None, next: None }),
             weight,
-            place: UnsafeCell::new(place),
+            last_deadline,
         }
     }
 
@@ -123,10 +141,14 @@ impl Slot {
     /// # Safety
     ///
     /// The caller holds the lock of the entry's shard, and has no other reference to the place.
-    #[expect(clippy::mut_from_ref, reason = "the lock makes it exclusive")]
-    pub(super) unsafe fn place(&self) -> &mut Place {
+    pub(super) unsafe fn place(&self) -> Place<'_> {
         // SAFETY: guaranteed by the caller.
-        self.place.with_mut(|place| unsafe { &mut *place })
+        let Tags { state, queue, visits } = self.tags.with_mut(|tags| unsafe { &mut *tags });
+        // SAFETY: as above.
+        let stamp = self.stamp.with_mut(|stamp| unsafe { &mut *stamp });
+        // SAFETY: as above.
+        let Neighbours { previous, next } = self.neighbours.with_mut(|neighbours| unsafe { &mut *neighbours });
+        Place { state, queue, visits, stamp, previous, next }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! # Memory
 //!
-//! An entry is one allocation: 80 bytes plus key and value (a `u64` each: 96). The buckets take 8
+//! An entry is one allocation: 64 bytes plus key and value (a `u64` each: 80). The buckets take 8
 //! to 32 bytes per entry, and ghosts 5 in a cache that is full.
 //!
 //! # Limits

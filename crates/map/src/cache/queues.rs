@@ -23,9 +23,9 @@ pub(super) struct Queues {
     /// A bit for each list that is not empty.
     occupied: u64,
     /// The priority of the last entry that was evicted or moved. Levels, stamps and priorities
-    /// wrap around; they are compared by their distance from the level, which is less than the
-    /// largest worth.
-    level: u64,
+    /// wrap around; they are compared by their distance from the level, which is at most the
+    /// largest worth, 2^30.
+    level: u32,
     len: usize,
     ghosts: Ghosts,
     /// The number of entries that were evicted to make room, and of those that had expired.
@@ -68,8 +68,8 @@ impl Queues {
         let was_ghost = self.ghosts.forget(hash);
         // SAFETY: alive, and under the lock of its shard; the reference ends before `push`.
         let place = unsafe { slot.as_ref().place() };
-        if place.state == State::New {
-            place.visits = visits.max(u8::from(was_ghost));
+        if *place.state == State::New {
+            *place.visits = visits.max(u8::from(was_ghost));
             self.push(slot);
         }
     }
@@ -83,8 +83,8 @@ impl Queues {
     pub(super) unsafe fn unlink(&mut self, slot: NonNull<Slot>) -> u8 {
         // SAFETY: alive, and under the lock of its shard.
         let place = unsafe { slot.as_ref().place() };
-        let state = std::mem::replace(&mut place.state, State::Unlinked);
-        let visits = place.visits;
+        let state = std::mem::replace(place.state, State::Unlinked);
+        let visits = *place.visits;
         if state == State::Queued {
             self.take_out(slot);
         }
@@ -103,21 +103,24 @@ impl Queues {
             let slot = self.lists[queue].first.expect("its bit is set");
             // SAFETY: entries in queues are alive.
             let entry = unsafe { slot.as_ref() };
-            // SAFETY: under the lock of its shard, and the reference ends with the statement.
-            let Place { stamp, visits, .. } = *unsafe { entry.place() };
+            let (stamp, visits) = {
+                // SAFETY: under the lock of its shard, and the references end with the block.
+                let Place { stamp, visits, .. } = unsafe { entry.place() };
+                (*stamp, *visits)
+            };
             self.take_out(slot);
             self.level = stamp.wrapping_add(eviction::worth_of_entry(queue));
             let expired = is_expired(entry);
             let visits = eviction::verdict(visits, entry.take_visit());
-            // SAFETY: as above; the reference ends before `push`.
+            // SAFETY: as above; the references end before `push`.
             let place = unsafe { entry.place() };
             match visits.filter(|_| !expired && moves < MAX_MOVES) {
                 Some(visits) => {
-                    place.visits = visits;
+                    *place.visits = visits;
                     self.push(slot);
                 }
                 None => {
-                    place.state = State::Popped;
+                    *place.state = State::Popped;
                     return Some(Popped { slot, expired, on_probation: !eviction::is_protected(queue) });
                 }
             }
@@ -132,7 +135,7 @@ impl Queues {
     /// The entry came from [`Queues::pop`] of this shard, in a read section that has not ended.
     pub(super) unsafe fn put_back(&mut self, slot: NonNull<Slot>) {
         // SAFETY: alive as long as that section, and under the lock of its shard.
-        if unsafe { slot.as_ref().place() }.state == State::Popped {
+        if *unsafe { slot.as_ref().place() }.state == State::Popped {
             self.push(slot);
         }
     }
@@ -155,8 +158,8 @@ impl Queues {
             left &= left - 1;
             let first = self.lists[queue].first.expect("its bit is set");
             // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-            let stamp = unsafe { first.as_ref().place() }.stamp;
-            let distance = stamp.wrapping_add(eviction::worth_of_entry(queue)).wrapping_sub(self.level) as i64;
+            let stamp = *unsafe { first.as_ref().place() }.stamp;
+            let distance = stamp.wrapping_add(eviction::worth_of_entry(queue)).wrapping_sub(self.level) as i32;
             if next.is_none_or(|(lowest, _)| distance < lowest) {
                 next = Some((distance, queue));
             }
@@ -168,20 +171,17 @@ impl Queues {
     fn push(&mut self, slot: NonNull<Slot>) {
         // SAFETY: alive, and under the lock of its shard.
         let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
-        let queue = eviction::queue(usize::try_from(entry.weight).unwrap_or(usize::MAX), place.visits);
+        let queue = eviction::queue(usize::try_from(entry.weight).unwrap_or(usize::MAX), *place.visits);
         let list = &mut self.lists[queue];
         let previous = list.last.replace(slot);
-        *place = Place {
-            state: State::Queued,
-            queue: queue as u8,
-            visits: place.visits,
-            stamp: self.level,
-            previous,
-            next: None,
-        };
+        *place.state = State::Queued;
+        *place.queue = queue as u8;
+        *place.stamp = self.level;
+        *place.previous = previous;
+        *place.next = None;
         match previous {
             // SAFETY: another entry of the queue, so alive and under the same lock.
-            Some(previous) => unsafe { previous.as_ref().place() }.next = Some(slot),
+            Some(previous) => *unsafe { previous.as_ref().place() }.next = Some(slot),
             None => {
                 list.first = Some(slot);
                 self.occupied |= 1 << queue;
@@ -192,17 +192,20 @@ impl Queues {
 
     /// Takes an entry out of the queue in which it is.
     fn take_out(&mut self, slot: NonNull<Slot>) {
-        // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-        let Place { queue, previous, next, .. } = *unsafe { slot.as_ref().place() };
+        let (queue, previous, next) = {
+            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+            let Place { queue, previous, next, .. } = unsafe { slot.as_ref().place() };
+            (*queue, *previous, *next)
+        };
         let list = &mut self.lists[usize::from(queue)];
         match previous {
             // SAFETY: another entry of the queue.
-            Some(previous) => unsafe { previous.as_ref().place() }.next = next,
+            Some(previous) => *unsafe { previous.as_ref().place() }.next = next,
             None => list.first = next,
         }
         match next {
             // SAFETY: another entry of the queue.
-            Some(next) => unsafe { next.as_ref().place() }.previous = previous,
+            Some(next) => *unsafe { next.as_ref().place() }.previous = previous,
             None => list.last = previous,
         }
         if list.first.is_none() {

@@ -29,13 +29,14 @@ use std::sync::PoisonError;
 use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
-use super::entry::{Entry, Slot, node_of, slot_of};
+use super::entry::{Entry, Slot, node_of, prefetch_node, slot_of};
 use super::expiry::{Expiry, Purpose};
 use super::flight::Flights;
 use super::limit::{Limit, Reservation};
 use super::queues::Queues;
 use super::stats::{LoadCounts, Recorder};
 use super::{Eviction, TooHeavy};
+use crate::eviction;
 use crate::map::HashMap;
 use crate::node;
 use crate::raw::{self, Entry as Place, Link};
@@ -180,6 +181,7 @@ where
         value: V,
         guard: &'g Guard,
     ) -> Result<&'g Node<K, V>, TooHeavy<K, V>> {
+        self.map.table.prefetch_head(hash, guard);
         let entry = self.make(&key, value);
         let node = Node::new(hash, key, entry);
         match self.put(node, Present::Replace, guard) {
@@ -295,7 +297,7 @@ where
                 // The capacity was reduced.
                 reservation.release();
             }
-            match self.evict(self.shard_of(hash), guard) {
+            match self.evict(self.shard_of(hash), Some(hash), guard) {
                 // Kept, so that no other thread gets it first.
                 Some(released) => reservation.held += released,
                 None => {
@@ -309,7 +311,8 @@ where
 
     /// Evicts one entry, from the given shard if it has one. Returns the weight that it has
     /// released for the caller, which still counts; `None` if there is no entry in any queue.
-    pub(super) fn evict(&self, shard: usize, guard: &Guard) -> Option<u64> {
+    /// `incoming` is the hash of the entry for which it makes room.
+    fn evict(&self, shard: usize, incoming: Option<raw::Hash>, guard: &Guard) -> Option<u64> {
         let shards = self.shards[shard..].iter().chain(&self.shards[..shard]);
         // Before a shard is locked, because the clock may be code of the user.
         let now = self.expiry.as_ref().map(Expiry::now);
@@ -322,13 +325,43 @@ where
                 queues.expired += 1;
             } else {
                 queues.evicted += 1;
-                if popped.on_probation {
+                if !eviction::is_protected(popped.queue) {
                     queues.remember(node.link().hash().get());
                 }
             }
-            drop(queues);
+            self.prefetch(queues, popped.queue, incoming, guard);
             Some(self.remove_popped(node, popped.expired, guard))
         })
+    }
+
+    /// Prefetches what the admission of the incoming entry and the next evictions will use, and
+    /// releases the lock. Goes in steps, so that it waits for no memory: prefetches the third entry
+    /// of the queue; for the second, the head of its bucket and its ghosts; for the first, the link
+    /// at which its chain begins.
+    ///
+    /// Without this, an eviction waits for most of these one after the other, because its locked
+    /// instructions keep loads from overlapping.
+    fn prefetch(&self, mut queues: MutexGuard<'_, Queues>, queue: usize, incoming: Option<raw::Hash>, guard: &Guard) {
+        let [first, second, third] = queues.upcoming(queue);
+        // SAFETY: entries of this cache in queues are alive, at least until the guard is dropped.
+        let hash = |slot| unsafe { node_of::<K, V>(slot) }.link().hash();
+        let [first, second] = [first, second].map(|slot| slot.map(hash));
+        if let Some(hash) = incoming {
+            queues.prefetch_ghost(hash.get());
+        }
+        if let Some(hash) = second {
+            queues.prefetch_ghost(hash.get());
+        }
+        drop(queues);
+        if let Some(slot) = third {
+            prefetch_node::<K, V>(slot);
+        }
+        if let Some(hash) = second {
+            self.map.table.prefetch_head(hash, guard);
+        }
+        if let Some(hash) = first {
+            self.map.table.prefetch_first_link(hash, guard);
+        }
     }
 
     /// Removes an entry that this thread has popped. Returns the weight that it has released for
@@ -420,7 +453,7 @@ where
         let mut shards = (0..self.shards.len()).cycle();
         while self.limit.is_exceeded() {
             let shard = shards.next().expect("there is a shard");
-            match self.evict(shard, &read()) {
+            match self.evict(shard, None, &read()) {
                 Some(released) => self.limit.release(released),
                 // Other threads are about to insert or to remove entries.
                 None => yield_now(),

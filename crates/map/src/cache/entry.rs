@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 
 use relativist_rcu::hint::cold_path;
+use relativist_rcu::prefetch::prefetch_for_write;
 
 use crate::node::Node;
 use crate::sync::{AtomicBool, AtomicU64, Relaxed, UnsafeCell};
@@ -170,4 +171,15 @@ pub(super) fn slot_of<K, V>(node: &Node<K, Entry<V>>) -> NonNull<Slot> {
 pub(super) unsafe fn node_of<'g, K, V>(slot: NonNull<Slot>) -> &'g Node<K, Entry<V>> {
     // SAFETY: `slot_of` has added this offset. The pointer is one to the whole node.
     unsafe { slot.byte_sub(offset_of!(Node<K, Entry<V>>, value.slot)).cast().as_ref() }
+}
+
+/// Prefetches the link and the slot of a node. The slot came from [`slot_of`].
+pub(super) fn prefetch_node<K, V>(slot: NonNull<Slot>) {
+    let offset = offset_of!(Node<K, Entry<V>>, value.slot);
+    // The address is not used.
+    prefetch_for_write(slot.as_ptr().wrapping_byte_sub(offset));
+    prefetch_for_write(slot.as_ptr().wrapping_byte_add(offset_of!(Slot, last_deadline)));
+    if offset >= 64 {
+        prefetch_for_write(slot.as_ptr());
+    }
 }

@@ -4,6 +4,8 @@
 //! A ghost is a fingerprint of 32 bits in a set of eight, of which the oldest is forgotten. So
 //! there are false positives, a few in a billion, and nothing to allocate per ghost.
 
+use relativist_rcu::prefetch::prefetch_for_write;
+
 /// The number of ghosts in a set: half a cache line.
 const WAYS: usize = 8;
 
@@ -33,6 +35,13 @@ impl Ghosts {
         set.copy_within(at + 1.., at);
         set[WAYS - 1] = NONE;
         true
+    }
+
+    /// Prefetches what remembering and forgetting this hash will read and write.
+    pub(super) fn prefetch(&mut self, hash: u64) {
+        if let Some(set) = self.set(hash) {
+            prefetch_for_write(set);
+        }
     }
 
     pub(super) fn clear(&mut self) {

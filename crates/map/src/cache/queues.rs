@@ -121,7 +121,7 @@ impl Queues {
                 }
                 None => {
                     *place.state = State::Popped;
-                    return Some(Popped { slot, expired, on_probation: !eviction::is_protected(queue) });
+                    return Some(Popped { slot, expired, queue });
                 }
             }
         }
@@ -143,6 +143,22 @@ impl Queues {
     /// Remembers the hash of a new entry that was evicted.
     pub(super) fn remember(&mut self, hash: u64) {
         self.ghosts.remember(hash, self.len);
+    }
+
+    /// Prefetches what [`remember`](Self::remember) or [`admit`](Self::admit) will use for a hash.
+    pub(super) fn prefetch_ghost(&mut self, hash: u64) {
+        self.ghosts.prefetch(hash);
+    }
+
+    /// Returns the next entries of a queue, in the order in which it will evict them.
+    pub(super) fn upcoming<const N: usize>(&self, queue: usize) -> [Option<NonNull<Slot>>; N] {
+        let mut next = self.lists[queue].first;
+        std::array::from_fn(|_| {
+            let slot = next?;
+            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+            next = *unsafe { slot.as_ref().place() }.next;
+            Some(slot)
+        })
     }
 
     pub(super) fn forget_ghosts(&mut self) {
@@ -219,5 +235,6 @@ impl Queues {
 pub(super) struct Popped {
     pub(super) slot: NonNull<Slot>,
     pub(super) expired: bool,
-    pub(super) on_probation: bool,
+    /// The queue from which it was taken.
+    pub(super) queue: usize,
 }

@@ -51,6 +51,19 @@ impl Table {
         self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
     }
 
+    /// Prefetches the head that an update of this hash will write. Unlike the other prefetches, it
+    /// loads nothing that may have to be waited for.
+    #[inline(always)]
+    pub(crate) fn prefetch_head(&self, hash: Hash, guard: &Guard) {
+        prefetch_for_write(self.inner().array(guard).head(hash));
+    }
+
+    /// Prefetches the first link of a bucket whose head has been prefetched before.
+    #[inline(always)]
+    pub(crate) fn prefetch_first_link(&self, hash: Hash, guard: &Guard) {
+        prefetch(self.inner().array(guard).head(hash).load().first());
+    }
+
     /// Prefetches what updates of these hashes will read and write, for at most [`Table::BATCH`] of
     /// them.
     pub(crate) fn prefetch_for_updates(&self, hashes: &[Hash], guard: &Guard) {

@@ -275,6 +275,7 @@ impl<K, V, S> HashMap<K, V, S> {
 
     /// Locks the bucket and checks whether exactly this node is in it. If it was removed, no other
     /// node can be mistaken for it, because its memory is not reused as long as the guard lives.
+    #[inline(always)]
     pub(crate) fn entry_of<'g>(&'g self, node: &Node<K, V>, guard: &'g Guard) -> Entry<'g> {
         let link = NonNull::from(node.link());
         self.table.entry(node.link().hash(), |found| found == link, guard)

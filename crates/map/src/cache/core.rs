@@ -29,7 +29,7 @@ use std::sync::PoisonError;
 use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
-use super::entry::{Entry, Slot, node_of, prefetch_node, slot_of};
+use super::entry::{Entry, NEVER, Slot, node_of, prefetch_node, slot_of};
 use super::expiry::{Expiry, Purpose};
 use super::flight::Flights;
 use super::limit::{Limit, Reservation};
@@ -168,7 +168,8 @@ where
     /// Makes an entry. Calls the weigher and the function of the expiry.
     pub(super) fn make(&self, key: &K, value: V) -> Entry<V> {
         let weight = self.weigh(key, &value);
-        let (deadline, last_deadline) = Expiry::deadlines(self.expiry.as_ref(), key, &value);
+        let deadlines = self.expiry.as_ref().map(|expiry| expiry.deadlines(key, &value));
+        let (deadline, last_deadline) = deadlines.unwrap_or((NEVER, NEVER));
         Entry::new(value, Slot::new(weight, deadline, last_deadline))
     }
 
@@ -313,10 +314,10 @@ where
     /// released for the caller, which still counts; `None` if there is no entry in any queue.
     /// `incoming` is the hash of the entry for which it makes room.
     fn evict(&self, shard: usize, incoming: Option<raw::Hash>, guard: &Guard) -> Option<u64> {
-        let shards = self.shards[shard..].iter().chain(&self.shards[..shard]);
         // Before a shard is locked, because the clock may be code of the user.
         let now = self.expiry.as_ref().map(Expiry::now);
-        shards.map(lock).find_map(|mut queues| {
+        (0..self.shards.len()).find_map(|next| {
+            let mut queues = lock(&self.shards[(shard + next) & (self.shards.len() - 1)]);
             let popped = queues.pop(|slot| now.is_some_and(|now| slot.deadline() <= now))?;
             // SAFETY: an entry of this cache, which is alive as long as the guard: see
             // `Queues::pop`.

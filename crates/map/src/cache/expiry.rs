@@ -90,17 +90,16 @@ impl<K, V> Expiry<K, V> {
     }
 
     /// Returns the deadline of a new entry, and the latest one to which hits may postpone it.
-    pub(super) fn deadlines(expiry: Option<&Self>, key: &K, value: &V) -> (u64, u64) {
-        let Some(expiry) = expiry else { return (NEVER, NEVER) };
-        let own = expiry.after.as_ref().and_then(|after| after(key, value));
-        let live = [expiry.live, own].into_iter().flatten().min();
-        if live.is_none() && expiry.idle.is_none() {
+    pub(super) fn deadlines(&self, key: &K, value: &V) -> (u64, u64) {
+        let own = self.after.as_ref().and_then(|after| after(key, value));
+        let live = [self.live, own].into_iter().flatten().min();
+        if live.is_none() && self.idle.is_none() {
             return (NEVER, NEVER);
         }
-        let now = expiry.now();
+        let now = self.now();
         let after = |time: Option<Duration>| time.map_or(NEVER, |time| now.saturating_add(nanoseconds(time)));
         let last = after(live);
-        (after(expiry.idle).min(last), last)
+        (after(self.idle).min(last), last)
     }
 }
 

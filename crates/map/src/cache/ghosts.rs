@@ -31,6 +31,10 @@ impl Ghosts {
     /// Returns whether the hash was remembered, and forgets it.
     pub(super) fn forget(&mut self, hash: u64) -> bool {
         let Some(set) = self.set(hash) else { return false };
+        // Compares all at once, because most hashes are not there.
+        if !set.iter().fold(false, |any, &ghost| any | (ghost == fingerprint(hash))) {
+            return false;
+        }
         let Some(at) = set.iter().position(|&ghost| ghost == fingerprint(hash)) else { return false };
         set.copy_within(at + 1.., at);
         set[WAYS - 1] = NONE;

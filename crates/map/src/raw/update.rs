@@ -59,7 +59,7 @@ impl Table {
     /// Panics if this thread already has an entry of this table, or calls this from an `is_match`
     /// of this table: it would wait for itself if it hit the same bucket. A panic, including one in
     /// `is_match`, leaves the table unchanged and no lock held.
-    #[inline]
+    #[inline(always)]
     pub fn entry<'t>(
         &'t self,
         hash: Hash,
@@ -152,7 +152,7 @@ impl OccupiedEntry<'_> {
 
     /// Unlinks the link and returns it; it now belongs to the caller. [`OccupiedEntry::replace`]
     /// says how to reclaim it.
-    #[inline]
+    #[inline(always)]
     pub fn remove(self) -> NonNull<Link> {
         let Position { table, guard, group, place, hash, .. } = self.at;
         let in_flight = &table.inner().in_flight;

@@ -132,6 +132,11 @@ impl Policy {
         Ok(Self { floor_bits: bits_of(round(*bounds.start())), ceiling_bits, ..self })
     }
 
+    /// Returns the policy for a table that has no use for more than 2^`bits` buckets.
+    pub(crate) fn up_to_bits(self, bits: u32) -> Self {
+        Self { ceiling_bits: self.ceiling_bits.min(bits as u8), ..self }
+    }
+
     /// Returns the policy for a table that initially has this number of buckets.
     pub(crate) fn starting_with(self, buckets: usize) -> Self {
         Self { floor_bits: self.floor_bits.or(bits_of(buckets)), ..self }

@@ -8,6 +8,7 @@ use std::ptr::{NonNull, null_mut};
 
 use super::hash::{Hash, Scale};
 use super::head::{Head, Word};
+use super::link::AnyLink;
 use super::occupancy::Occupancy;
 use crate::memory;
 use crate::sync::{Acquire, AtomicPtr, Release};
@@ -263,17 +264,16 @@ impl<'a> Array<'a> {
     ///
     /// The links are alive: the caller is in a read section, or no other thread uses the array.
     #[cfg(not(relativist_loom))]
-    pub(super) unsafe fn prefetch_chains(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
-        use super::Link;
+    pub(super) unsafe fn prefetch_chains<L: AnyLink>(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
         use relativist_rcu::prefetch::prefetch;
 
         let mut first = buckets.start;
         for heads in self.all()[buckets].chunks(Self::BATCH) {
-            let mut ends = [(0, null_mut()); Self::BATCH];
+            let mut ends = [(0, null_mut::<L>()); Self::BATCH];
             let mut count = 0;
             for (bucket, head) in (first..).zip(heads) {
                 let word = head.load();
-                let link = word.first();
+                let link: *mut L = word.first();
                 prefetch(link);
                 ends[count] = (bucket, link);
                 count += usize::from(!link.is_null() && is_wanted(word));
@@ -286,7 +286,7 @@ impl<'a> Array<'a> {
                 for at in 0..walked {
                     let (bucket, link) = ends[at];
                     // SAFETY: not null; the caller guarantees that it is alive.
-                    let link: &Link = unsafe { &*link };
+                    let link: &L = unsafe { &*link };
                     let next = link.next();
                     prefetch(next);
                     ends[count] = (bucket, next);
@@ -304,17 +304,17 @@ impl<'a> Array<'a> {
     /// # Safety
     ///
     /// The same as for [`Array::prefetch_chains`].
-    pub(super) unsafe fn prefetch_batch(self, from: Hash, batch: usize) -> u64 {
+    pub(super) unsafe fn prefetch_batch<L: AnyLink>(self, from: Hash, batch: usize) -> u64 {
         let first = from.bucket(self.scale());
         let end = self.len().min(first + batch);
         // SAFETY: guaranteed by the caller.
-        unsafe { self.prefetch_chains(first..end, |_| true) };
+        unsafe { self.prefetch_chains::<L>(first..end, |_| true) };
         Hash::start_of_bucket(end - 1, self.scale()).end_of_bucket(self.scale()).unwrap_or(u64::MAX)
     }
 
     /// Does nothing, because loom does not model caches.
     #[cfg(relativist_loom)]
-    pub(super) unsafe fn prefetch_chains(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
+    pub(super) unsafe fn prefetch_chains<L: AnyLink>(self, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
     /// Returns the base array, whose heads are the locks of the heads here that follow. It stays
     /// alive for a caller that has found such a head in its read section.

@@ -5,10 +5,10 @@ use std::ptr::NonNull;
 use relativist_rcu::Guard;
 
 use super::hash::Scale;
-use super::link::links_from;
-use super::{Entry, Hash, Link, Table};
+use super::link::{AnyLink, links_from};
+use super::{Entry, Hash, Table};
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Unlinks the links that are in the table, bucket by bucket, and passes them to `unlinked`. If
     /// several threads clear the table, each link is passed to one of them only. The links belong
     /// to the caller now; [`OccupiedEntry::replace`](super::OccupiedEntry::replace) says how to
@@ -20,7 +20,7 @@ impl Table {
     /// bucket is being resized. `unlinked` runs outside of locks. A link that is being
     /// [renamed](Table::rename) may stay. If `unlinked` panics, the other links of the current
     /// bucket are leaked.
-    pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<Link>)) {
+    pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<L>)) {
         let mut links = self.iter(guard);
         while let Some(link) = links.next() {
             // SAFETY: reached within the section.
@@ -31,7 +31,7 @@ impl Table {
     }
 
     /// Clears the bucket of this hash in the current array, and returns the scale of that array.
-    fn clear_bucket(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
+    fn clear_bucket(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<L>)) -> Scale {
         let Some((chain, scale)) = self.inner().lock_group(hash, guard).unlink_all() else {
             return self.clear_bucket_in_resize(hash, guard, unlinked);
         };
@@ -45,7 +45,7 @@ impl Table {
 
     /// Unlinks the links that a lookup would find now, one by one.
     #[cold]
-    fn clear_bucket_in_resize(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<Link>)) -> Scale {
+    fn clear_bucket_in_resize(&self, hash: Hash, guard: &Guard, unlinked: &mut impl FnMut(NonNull<L>)) -> Scale {
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         // SAFETY: found in the section of the guard.
         let links = unsafe { links_from(head.load().first()) };

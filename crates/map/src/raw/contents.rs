@@ -2,9 +2,9 @@
 
 use std::ptr::NonNull;
 
+use super::Hash;
 use super::array::Array;
-use super::link::links_from;
-use super::{Hash, Link};
+use super::link::{AnyLink, links_from};
 
 /// Disposes of all links of an array, then frees it.
 ///
@@ -14,12 +14,12 @@ use super::{Hash, Link};
 /// # Safety
 ///
 /// No other thread uses the array or its links, and `dispose` may be called for each of them.
-pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull<Link>)) {
+pub(super) unsafe fn dispose_of_all<L: AnyLink>(array: Array<'_>, dispose: unsafe fn(NonNull<L>)) {
     let buckets = array.all().iter().enumerate();
     let links = buckets.flat_map(|(bucket, head)| {
         if bucket % Array::BATCH == 0 {
             // SAFETY: no other thread uses the links.
-            unsafe { array.prefetch_chains(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
+            unsafe { array.prefetch_chains::<L>(bucket..array.len().min(bucket + Array::BATCH), |_| true) };
         }
         let here = move |hash: Hash| hash.bucket(array.scale()) == bucket;
         // SAFETY: as above.
@@ -30,14 +30,14 @@ pub(super) unsafe fn dispose_of_all(array: Array<'_>, dispose: unsafe fn(NonNull
     contents.dispose();
 }
 
-struct Contents<'a, I: Iterator<Item = NonNull<Link>>> {
+struct Contents<'a, L, I: Iterator<Item = NonNull<L>>> {
     /// The links that are left.
     links: I,
     array: Array<'a>,
-    dispose: unsafe fn(NonNull<Link>),
+    dispose: unsafe fn(NonNull<L>),
 }
 
-impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
+impl<L, I: Iterator<Item = NonNull<L>>> Contents<'_, L, I> {
     fn dispose(&mut self) {
         for link in &mut self.links {
             // SAFETY: guaranteed by the caller of `dispose_of_all`; each link is handed out once.
@@ -46,7 +46,7 @@ impl<I: Iterator<Item = NonNull<Link>>> Contents<'_, I> {
     }
 }
 
-impl<I: Iterator<Item = NonNull<Link>>> Drop for Contents<'_, I> {
+impl<L, I: Iterator<Item = NonNull<L>>> Drop for Contents<'_, L, I> {
     fn drop(&mut self) {
         // If `dispose` has panicked, some links are left.
         self.dispose();

@@ -9,7 +9,7 @@ use std::ptr::{NonNull, null_mut};
 use super::array::{AllocError, Array};
 use super::group::{Change, Place, prepare, walk};
 use super::head::{Head, Word};
-use super::link::links_from;
+use super::link::{Chained, links_from};
 use super::resize::Resizer;
 use super::table::{TableInner, bits_for};
 use super::{Hash, Link, Table};
@@ -81,7 +81,7 @@ impl<'t> Exclusive<'t> {
     /// them.
     pub(crate) fn prefetch(&self, hashes: &[Hash]) {
         // SAFETY: no other thread uses the table.
-        unsafe { self.array.prefetch_for_updates(hashes) };
+        unsafe { self.array.prefetch_for_updates::<Link>(hashes) };
     }
 
     /// Finds the link with this hash for which `is_match` returns true, or the place for a new one.
@@ -104,7 +104,7 @@ impl<'t> Exclusive<'t> {
         let ExclusivePlace { head, word, place, hash } = *at;
         prepare(new, hash, place.after);
         let change = if at.is_occupied() { Change::Replace } else { Change::Insert };
-        if word.first().is_null() {
+        if word.is_empty() {
             // SAFETY: no other thread uses the array.
             unsafe { self.array.mark_occupied(hash) };
         }
@@ -187,17 +187,17 @@ fn split(coarse: Array<'_>, fine: Array<'_>) {
     for (batch, heads) in coarse.all().chunks(Array::BATCH).enumerate() {
         let first = batch * Array::BATCH;
         // SAFETY: no other thread uses the links.
-        unsafe { coarse.prefetch_chains(first..first + heads.len(), |_| true) };
+        unsafe { coarse.prefetch_chains::<Link>(first..first + heads.len(), |_| true) };
         for head in heads {
             let mut last: Option<(NonNull<Link>, Hash)> = None;
             // SAFETY: as above.
-            for (link, hash) in unsafe { links_from(head.load().first()) } {
+            for (link, hash) in unsafe { links_from(head.load().first::<Link>()) } {
                 let to = fine.head(hash);
                 let word = match last.filter(|(_, its)| its.shares_bucket(hash, scale)) {
                     Some(_) => to.load(),
                     None => {
                         // SAFETY: as above.
-                        last.inspect(|(last, _)| unsafe { last.as_ref() }.set_next(null_mut()));
+                        last.inspect(|(last, _)| unsafe { last.as_ref().set_next(null_mut()) });
                         Word::EMPTY.with_first(link.as_ptr())
                     }
                 };

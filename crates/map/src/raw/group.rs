@@ -30,13 +30,14 @@ use relativist_rcu::prefetch::prefetch;
 use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
+use super::link::AnyLink;
 use super::table::TableInner;
 use super::{Hash, Link};
 use crate::reentrancy;
 
 /// Exclusive access to the chain that a hash belongs to. Unlocks when dropped.
-pub(super) struct LockedGroup<'g> {
-    inner: &'g TableInner,
+pub(super) struct LockedGroup<'g, L: AnyLink = Link> {
+    inner: &'g TableInner<L>,
     /// The array of the head that is locked.
     array: Array<'g>,
     head: &'g Head,
@@ -55,15 +56,22 @@ struct Level<'g> {
 }
 
 /// A place in a chain.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Place<L: AnyLink = Link> {
     /// The link before this place; `None` at the start of the chain.
-    before: Option<NonNull<Link>>,
+    before: Option<NonNull<L>>,
     /// The link there that matches.
-    pub(super) found: Option<NonNull<Link>>,
+    pub(super) found: Option<NonNull<L>>,
     /// The link after it.
-    pub(super) after: *mut Link,
+    pub(super) after: *mut L,
 }
+
+impl<L: AnyLink> Clone for Place<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: AnyLink> Copy for Place<L> {}
 
 /// How an update changes the summaries.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,24 +84,24 @@ pub(super) enum Change {
     Unlink,
 }
 
-impl TableInner {
+impl<L: AnyLink> TableInner<L> {
     /// Locks the head that guards the chain of this hash. Panics if this thread holds another lock
     /// of the table.
     #[inline(always)]
-    pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+    pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         reentrancy::enter(self);
         self.lock_chain(hash, guard)
     }
 
     /// Locks a second group for a [rename](super::rename), which holds the resizer's mutex.
-    pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+    pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         reentrancy::enter_again(self);
         self.lock_chain(hash, guard)
     }
 
     /// Locks the chain. The caller has entered the table in this thread's list of tables.
     #[inline(always)]
-    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
@@ -104,7 +112,7 @@ impl TableInner {
 
     /// Locks the chain if another thread has locked the bucket, or a resize is in progress.
     #[cold]
-    fn lock_chain_slowly<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g> {
+    fn lock_chain_slowly<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         loop {
             let array = self.array(guard);
             let head = array.head(hash);
@@ -125,11 +133,11 @@ impl TableInner {
 
     /// Locks the base head for a hash whose head in `array` follows it. `None` if it no longer
     /// does.
-    fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<LockedGroup<'g>> {
+    fn try_lock_base<'g>(&'g self, array: Array<'g>, hash: Hash) -> Option<LockedGroup<'g, L>> {
         let base = array.base()?;
         // Prefetches the link that is most likely the predecessor. The exchange below waits for all
         // earlier loads, and delays all later ones.
-        if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before(hash, base) {
+        if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before::<L>(hash, base) {
             prefetch(entry);
         }
         let head = base.head(hash);
@@ -154,7 +162,7 @@ impl TableInner {
         word: Word,
         hash: Hash,
         entered: Option<Array<'g>>,
-    ) -> LockedGroup<'g> {
+    ) -> LockedGroup<'g, L> {
         let level = |array: Array<'g>| Level { array, head: array.head(hash) };
         let grows = word.has_finer();
         let first = if grows { array.finer() } else { entered }.map(level);
@@ -164,11 +172,11 @@ impl TableInner {
     }
 }
 
-impl LockedGroup<'_> {
+impl<L: AnyLink> LockedGroup<'_, L> {
     /// Finds the link that matches, or the place for a new link with this hash: after all links of
     /// smaller or equal hash.
     #[inline(always)]
-    pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+    pub(super) fn search(&self, hash: Hash, is_match: impl FnMut(NonNull<L>) -> bool) -> Place<L> {
         match self.finest() {
             // A new link that comes first needs no look at the others.
             None if self.word.is_after(hash, self.scale) => Place::at_start(self.word.first()),
@@ -182,7 +190,7 @@ impl LockedGroup<'_> {
     /// updates that entered by the coarse array do not maintain them, so a finer head may lead to a
     /// link that was removed.
     #[cold]
-    fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+    fn search_in_resize(&self, level: &Level<'_>, hash: Hash, is_match: impl FnMut(NonNull<L>) -> bool) -> Place<L> {
         if !self.word.has_finer() {
             return walk(self.word.first(), hash, is_match);
         }
@@ -198,7 +206,7 @@ impl LockedGroup<'_> {
 
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     #[inline(always)]
-    pub(super) fn splice(self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+    pub(super) fn splice(self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
         if change == Change::Insert {
             self.mark_occupied(hash);
         }
@@ -215,7 +223,7 @@ impl LockedGroup<'_> {
 
     /// Changes the newest array first: see the top of this file.
     #[cold]
-    fn splice_in_resize(&self, place: Place, to: *mut Link, change: Change, hash: Hash, word: Word) {
+    fn splice_in_resize(&self, place: Place<L>, to: *mut L, change: Change, hash: Hash, word: Word) {
         let store_levels = || {
             for level in self.levels.iter().rev().flatten() {
                 level.head.store(place.updated(level.head.load(), level.array.scale(), to, change, hash));
@@ -245,7 +253,7 @@ impl LockedGroup<'_> {
     /// `occupancy.rs`.
     #[inline(always)]
     fn mark_occupied(&self, hash: Hash) {
-        if self.word.first().is_null() {
+        if self.word.is_empty() {
             // SAFETY: the array was found under the guard that lives for `'g`.
             unsafe { self.array.mark_occupied(hash) };
         }
@@ -265,7 +273,7 @@ impl LockedGroup<'_> {
     }
 
     /// Like [`LockedGroup::splice`], but keeps the lock. The table must not be in a resize.
-    pub(super) fn splice_locked(&mut self, place: Place, to: *mut Link, change: Change, hash: Hash) {
+    pub(super) fn splice_locked(&mut self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
         if change == Change::Insert {
             self.mark_occupied(hash);
         }
@@ -275,21 +283,21 @@ impl LockedGroup<'_> {
 
     /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket.
     /// `None` during a resize, when the chain is longer than the bucket.
-    pub(super) fn unlink_all(self) -> Option<(*mut Link, Scale)> {
+    pub(super) fn unlink_all(self) -> Option<(*mut L, Scale)> {
         if self.finest().is_some() {
             return None;
         }
         let (first, scale) = (self.word.first(), self.scale);
         let word = match self.inner.in_flight.kind_of_removal() {
             Change::Remove => Word::EMPTY,
-            _ => self.word.with_first(std::ptr::null_mut()),
+            _ => self.word.with_first(std::ptr::null_mut::<L>()),
         };
         self.unlock(word);
         Some((first, scale))
     }
 
     /// Inserts a link after those of equal hash, and keeps the lock.
-    pub(super) fn insert_locked(&mut self, new: NonNull<Link>, hash: Hash) {
+    pub(super) fn insert_locked(&mut self, new: NonNull<L>, hash: Hash) {
         let place = self.search(hash, |_| false);
         prepare(new, hash, place.after);
         self.splice_locked(place, new.as_ptr(), Change::Insert, hash);
@@ -327,7 +335,7 @@ impl Level<'_> {
     /// link of the nearest earlier bucket that has links, within the bucket of `base`. `None` if
     /// there is none near by.
     #[cold]
-    fn entry_before(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
+    fn entry_before<L>(&self, hash: Hash, base: Array<'_>) -> Option<*mut L> {
         let bucket = hash.bucket(self.array.scale());
         let factor_bits = self.array.bits() - base.bits();
         let group = hash.bucket(base.scale()) << factor_bits;
@@ -338,64 +346,66 @@ impl Level<'_> {
         let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
         // The chains of heads that no longer follow were cut off.
         let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
-        words.map(Word::first).find(|first| !first.is_null())
+        words.map(Word::first).find(|first: &*mut L| !first.is_null())
     }
 
     /// Returns the link that comes after the place of this hash, while the table grows, if heads
     /// alone show that no link of its bucket comes before it or has the same hash. Null for the end
     /// of the chain.
     #[cold]
-    fn first_after(&self, hash: Hash, base: Array<'_>) -> Option<*mut Link> {
+    fn first_after<L>(&self, hash: Hash, base: Array<'_>) -> Option<*mut L> {
         /// A number of buckets. Beyond it, walking the links costs less.
         const MAX_DISTANCE: usize = 32;
         let scale = self.array.scale();
         let word = self.head.load();
-        if !word.first().is_null() {
+        if !word.is_empty() {
             return word.is_after(hash, scale).then(|| word.first());
         }
         let bucket = hash.bucket(scale);
         let factor_bits = self.array.bits() - base.bits();
         let end = ((bucket >> factor_bits) + 1) << factor_bits;
         let heads = &self.array.all()[bucket + 1..end];
-        let first = heads.iter().take(MAX_DISTANCE).map(|head| head.load().first()).find(|first| !first.is_null());
+        let words = heads.iter().take(MAX_DISTANCE).map(Head::load);
+        let first = words.map(Word::first).find(|first: &*mut L| !first.is_null());
         first.or((heads.len() <= MAX_DISTANCE).then_some(null_mut()))
     }
 
     #[cold]
     fn mark_occupied(&self, hash: Hash) {
-        if self.head.load().first().is_null() {
+        if self.head.load().is_empty() {
             // SAFETY: as in `LockedGroup::mark_occupied`.
             unsafe { self.array.mark_occupied(hash) };
         }
     }
 }
 
-impl Drop for LockedGroup<'_> {
+impl<L: AnyLink> Drop for LockedGroup<'_, L> {
     fn drop(&mut self) {
         self.head.unlock(self.word);
         reentrancy::leave(self.inner);
     }
 }
 
-impl Place {
+impl<L: AnyLink> Place<L> {
     /// Returns the place at the start of a chain, in front of this link.
-    pub(super) fn at_start(after: *mut Link) -> Self {
+    pub(super) fn at_start(after: *mut L) -> Self {
         Self { before: None, found: None, after }
     }
 
     /// Changes the predecessor, if there is one. The caller changes the heads.
     #[inline(always)]
-    pub(super) fn link(&self, to: *mut Link) {
+    pub(super) fn link(&self, to: *mut L) {
         if let Some(before) = self.before {
-            // SAFETY: in the chain that the caller has locked, hence alive.
-            unsafe { before.as_ref() }.set_next(to);
+            // SAFETY: in the chain that the caller has locked, hence alive. `to` is in this chain,
+            // or enters it now.
+            unsafe { before.as_ref().set_next(to) };
         }
     }
 
     /// Returns what a head of this bucket holds after the change, in an array of this scale.
     #[inline(always)]
-    pub(super) fn updated(&self, word: Word, scale: Scale, to: *mut Link, change: Change, hash: Hash) -> Word {
-        let is_here = |link: NonNull<Link>| {
+    pub(super) fn updated(&self, word: Word, scale: Scale, to: *mut L, change: Change, hash: Hash) -> Word {
+        let is_here = |link: NonNull<L>| {
             // SAFETY: all these links are in the chain that the caller has locked, or about to
             // enter it.
             unsafe { link.as_ref() }.hash().shares_bucket(hash, scale)
@@ -415,7 +425,7 @@ impl Place {
     /// links matter.)
     #[inline(always)]
     fn is_sole_user_of_its_summary_bit(&self, hash: Hash, scale: Scale) -> bool {
-        let shares_bit = |link: NonNull<Link>| {
+        let shares_bit = |link: NonNull<L>| {
             // SAFETY: as in `updated`.
             unsafe { link.as_ref() }.hash().shares_summary_bit(hash, scale)
         };
@@ -427,7 +437,7 @@ impl Place {
 /// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller
 /// hashes.
 #[inline(always)]
-pub(super) fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Place {
+pub(super) fn walk<L: AnyLink>(mut next: *mut L, hash: Hash, mut is_match: impl FnMut(NonNull<L>) -> bool) -> Place<L> {
     let mut before = None;
     while let Some(link) = NonNull::new(next) {
         // SAFETY: reachable from a head whose lock the caller holds: not removed, hence alive.
@@ -448,7 +458,7 @@ pub(super) fn walk(mut next: *mut Link, hash: Hash, mut is_match: impl FnMut(Non
 
 /// Returns the place in front of `after`. Starts at `next`, which is `after` or a link before it.
 /// Does not read `after`.
-fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
+fn walk_to<L: AnyLink>(mut next: *mut L, after: *mut L) -> Place<L> {
     let mut before = None;
     while let Some(link) = NonNull::new(next).filter(|link| link.as_ptr() != after) {
         before = Some(link);
@@ -460,12 +470,14 @@ fn walk_to(mut next: *mut Link, after: *mut Link) -> Place {
 
 /// Prepares a link for insertion.
 #[inline(always)]
-pub(super) fn prepare(new: NonNull<Link>, hash: Hash, next: *mut Link) {
+pub(super) fn prepare<L: AnyLink>(new: NonNull<L>, hash: Hash, next: *mut L) {
     // SAFETY: the caller guarantees that it is valid.
     let new = unsafe { new.as_ref() };
     assert!(new.hash() == hash, "the link's hash is {:?}, the entry's {hash:?}", new.hash());
     // Panics if a head cannot hold the address. The link may be the first of its bucket later, even
     // if it is inserted behind another one now.
     let _ = Word::EMPTY.with_first(std::ptr::from_ref(new).cast_mut());
-    new.set_next_unpublished(next);
+    // SAFETY: the caller guarantees that the link is in no table. `next` is in the chain that it
+    // enters.
+    unsafe { new.set_next_unpublished(next) };
 }

@@ -20,7 +20,6 @@
 //!
 //! Locking and unlocking take one atomic read-modify-write each.
 
-use super::Link;
 use super::hash::{Hash, Scale};
 #[cfg(not(relativist_loom))]
 use crate::sleepers::Sleepers;
@@ -30,7 +29,7 @@ use relativist_rcu::prefetch::prefetch;
 
 /// The value of a [`Head`]. Pointers keep their provenance, so this is a tagged pointer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word(*mut Link);
+pub(super) struct Word(*mut ());
 
 impl Word {
     /// Links lie below 2^48 and are aligned to 8, so 45 bits identify one.
@@ -52,9 +51,15 @@ impl Word {
         Self(std::ptr::without_provenance_mut(Self::LINK | Self::FOLLOWS))
     }
 
+    /// Returns the first link, of the kind that the table has.
     #[inline(always)]
-    pub(super) fn first(self) -> *mut Link {
-        self.0.map_addr(|word| (word & Self::LINK) >> Self::LINK_SHIFT)
+    pub(super) fn first<L>(self) -> *mut L {
+        self.0.map_addr(|word| (word & Self::LINK) >> Self::LINK_SHIFT).cast()
+    }
+
+    /// Returns whether no link follows the head.
+    pub(super) fn is_empty(self) -> bool {
+        self.0.addr() & Self::LINK == 0
     }
 
     /// Returns whether a link with this hash may be in the chain.
@@ -78,7 +83,7 @@ impl Word {
     pub(super) fn sole_part(self, factor: usize) -> Option<usize> {
         let width = Self::SUMMARY_BITS.checked_div(factor).filter(|&width| width > 0)?;
         let summary = self.summary();
-        if self.first().is_null() || summary == 0 {
+        if self.is_empty() || summary == 0 {
             return Some(0);
         }
         let part = summary.trailing_zeros() as usize / width;
@@ -88,13 +93,13 @@ impl Word {
     /// Returns the word for the head of that part. The summary of the finer bucket covers hash bits
     /// that are not known here, so it has the bits for all their values.
     pub(super) fn of_sole_part(self, part: usize, factor: usize) -> Self {
-        if self.first().is_null() {
+        if self.is_empty() {
             return Self::EMPTY;
         }
         let width = Self::SUMMARY_BITS / factor;
         let of_part = self.summary() >> (part * width);
         let spread = (0..width).filter(|bit| of_part >> bit & 1 != 0).map(|bit| ((1 << factor) - 1) << (bit * factor));
-        Self::EMPTY.with_first(self.first()).with(spread.sum())
+        Self::EMPTY.with_first(self.first::<()>()).with(spread.sum())
     }
 
     fn summary(self) -> usize {
@@ -151,13 +156,13 @@ impl Word {
         self.with(Self::FINER)
     }
 
-    pub(super) fn with_first(self, link: *mut Link) -> Self {
+    pub(super) fn with_first<L>(self, link: *mut L) -> Self {
         let shifted = link.addr() << Self::LINK_SHIFT;
         assert!(
             shifted & !Self::LINK == 0 && shifted >> Self::LINK_SHIFT == link.addr(),
             "a link must be aligned to 8 and lie below 2^48: {link:p}"
         );
-        Self(link.map_addr(|_| self.0.addr() & !Self::LINK | shifted))
+        Self(link.map_addr(|_| self.0.addr() & !Self::LINK | shifted).cast())
     }
 
     pub(super) fn with_summary_of(self, hash: Hash, scale: Scale) -> Self {
@@ -174,7 +179,7 @@ static BUCKET: Site = Site::new("map_bucket");
 
 /// A bucket's head.
 #[repr(transparent)]
-pub(super) struct Head(AtomicPtr<Link>);
+pub(super) struct Head(AtomicPtr<()>);
 
 impl Head {
     /// The number of heads in a cache line of 64 bytes.
@@ -209,7 +214,7 @@ impl Head {
     pub(super) fn try_lock_if_settled(&self) -> Option<Word> {
         let word = self.load();
         // The exchange below waits for all loads before it, and delays all that come after.
-        prefetch(word.first());
+        prefetch(word.first::<()>());
         let is_locked = word.is_free_and_settled() && self.try_lock(word);
         if is_locked {
             BUCKET.attempt().acquired();
@@ -325,17 +330,17 @@ mod tests {
     }
 
     fn word(summary: usize) -> Word {
-        Word::EMPTY.with_first(std::ptr::without_provenance_mut(8)).with(summary)
+        Word::EMPTY.with_first(std::ptr::without_provenance_mut::<()>(8)).with(summary)
     }
 
     /// Returns a word that leads to this address.
     fn word_of(address: usize) -> Word {
-        Word::EMPTY.with_first(std::ptr::without_provenance_mut(address))
+        Word::EMPTY.with_first(std::ptr::without_provenance_mut::<()>(address))
     }
 
     #[test]
     fn the_highest_address_has_room() {
-        assert_eq!(word_of((1 << 48) - 8).first().addr(), (1 << 48) - 8);
+        assert_eq!(word_of((1 << 48) - 8).first::<()>().addr(), (1 << 48) - 8);
     }
 
     #[test]
@@ -373,7 +378,7 @@ mod tests {
                 assert_eq!(word.sole_part(factor), sole, "{summary:#b} in {factor} parts");
                 let Some(part) = sole else { continue };
                 let fine_word = word.of_sole_part(part, factor);
-                assert_eq!(fine_word.first(), word.first());
+                assert_eq!(fine_word.first::<()>(), word.first());
                 let announced = (0..16).filter(|&slot| fine_word.summary() >> slot & 1 != 0).count();
                 let mut needed: Vec<u32> = links.map(|link| link.summary_slot(fine)).collect();
                 assert!(needed.iter().all(|slot| fine_word.summary() >> slot & 1 != 0), "{summary:#b}");

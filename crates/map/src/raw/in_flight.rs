@@ -18,42 +18,45 @@
 use std::ptr::{self, NonNull, null_mut};
 use std::sync::OnceLock;
 
+use super::Hash;
 use super::group::Change;
-use super::{Hash, Link};
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// The rename in progress, if any. Only the holder of the resizer's mutex changes it, so there is
 /// at most one rename at a time. Exception: in the stage [`OldKey`](Self::answer_old_key), an
 /// update that holds the lock of the old hash may change the link.
-pub(super) struct InFlightRename {
-    /// Null (empty), the old or the new one of `links`, or [`RECHECK`].
-    stage: AtomicPtr<InFlightLink>,
+pub(super) struct InFlightRename<L> {
+    /// Null (empty), the old or the new one of `links`, or [`recheck`].
+    stage: AtomicPtr<InFlightLink<L>>,
     /// Made by the first rename, because most tables have none.
-    links: OnceLock<Box<InFlightLinks>>,
+    links: OnceLock<Box<InFlightLinks<L>>>,
 }
 
-struct InFlightLinks {
-    old_key: InFlightLink,
-    new_key: InFlightLink,
+struct InFlightLinks<L> {
+    old_key: InFlightLink<L>,
+    new_key: InFlightLink<L>,
 }
 
-struct InFlightLink {
+struct InFlightLink<L> {
     hash: AtomicU64,
-    link: AtomicPtr<Link>,
+    link: AtomicPtr<L>,
 }
 
-const RECHECK: *mut InFlightLink = NonNull::dangling().as_ptr();
+/// Stands for the stage `Recheck`.
+const fn recheck<L>() -> *mut InFlightLink<L> {
+    NonNull::dangling().as_ptr()
+}
 
 /// What a lookup does after a miss in its chain.
-pub(super) enum MissOutcome {
+pub(super) enum MissOutcome<L> {
     Nothing,
     /// This link is the only one that may match.
-    Link(NonNull<Link>),
+    Link(NonNull<L>),
     /// Walk the chain again. The second walk decides.
     WalkAgain,
 }
 
-impl InFlightRename {
+impl<L> InFlightRename<L> {
     pub(super) fn new() -> Self {
         Self { stage: AtomicPtr::new(null_mut()), links: OnceLock::new() }
     }
@@ -63,7 +66,7 @@ impl InFlightRename {
         self.links();
     }
 
-    fn links(&self) -> &InFlightLinks {
+    fn links(&self) -> &InFlightLinks<L> {
         self.links
             .get_or_init(|| Box::new(InFlightLinks { old_key: InFlightLink::new(), new_key: InFlightLink::new() }))
     }
@@ -84,7 +87,7 @@ impl InFlightRename {
     }
 
     /// Called by a lookup that has missed in the chain of this hash.
-    pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome {
+    pub(super) fn after_miss(&self, hash: Hash) -> MissOutcome<L> {
         // Acquire: pairs with the Release in `enter`: the lookup sees the link and its hash as they
         // were set. When it reads the chains again, it sees what was done to them before this
         // stage.
@@ -109,13 +112,13 @@ impl InFlightRename {
     /// Returns the link in flight if it still has this old hash. The caller holds the lock of the
     /// hash, so the link stays in flight until the caller unlocks.
     #[cold]
-    pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<Link>> {
+    pub(super) fn old_link(&self, hash: Hash) -> Option<NonNull<L>> {
         if self.answers_old_key() { self.links().old_key.link_if(hash) } else { None }
     }
 
     /// Replaces the link that `old_link` returned, or removes it if `link` is null. The caller has
     /// held the lock since that call.
-    pub(super) fn set_old_link(&self, link: *mut Link) {
+    pub(super) fn set_old_link(&self, link: *mut L) {
         // Release: pairs with the Acquire in `InFlightLink::link_if`: lookups see the link as it
         // was made.
         // litmus: rename-replaced
@@ -124,7 +127,7 @@ impl InFlightRename {
 
     /// Enters the stage `OldKey`. The caller holds the lock of this hash, and the link is still in
     /// its chain.
-    pub(super) fn answer_old_key(&self, hash: Hash, link: NonNull<Link>) {
+    pub(super) fn answer_old_key(&self, hash: Hash, link: NonNull<L>) {
         let old_key = &self.links().old_key;
         old_key.set(hash, link);
         self.enter(ptr::from_ref(old_key).cast_mut());
@@ -132,7 +135,7 @@ impl InFlightRename {
 
     /// Enters the stage `NewKey`: the instant of the rename. The caller holds the locks of both
     /// hashes, and neither chain has the link.
-    pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<Link>) {
+    pub(super) fn answer_new_key(&self, hash: Hash, link: NonNull<L>) {
         let new_key = &self.links().new_key;
         new_key.set(hash, link);
         self.enter(ptr::from_ref(new_key).cast_mut());
@@ -142,7 +145,7 @@ impl InFlightRename {
     /// now. After this, lookups must not find the link here, because it can be removed as soon as
     /// the lock is released.
     pub(super) fn recheck(&self) {
-        self.enter(RECHECK);
+        self.enter(recheck());
     }
 
     /// Ends the rename. No lookup may be left that began before `Recheck`.
@@ -150,27 +153,27 @@ impl InFlightRename {
         self.enter(null_mut());
     }
 
-    fn enter(&self, stage: *mut InFlightLink) {
+    fn enter(&self, stage: *mut InFlightLink<L>) {
         // Release: pairs with the Acquire in `is_empty`, `after_miss` and `answers_old_key`.
         // litmus: rename-in-flight, rename-announced, rename-recheck, rename-ended
         self.stage.store(stage, Release);
     }
 }
 
-impl InFlightLink {
+impl<L> InFlightLink<L> {
     fn new() -> Self {
         Self { hash: AtomicU64::new(0), link: AtomicPtr::new(null_mut()) }
     }
 
     /// Sets both fields. No lookup can be reading them, because all lookups that overlapped with
     /// the last rename have left.
-    fn set(&self, hash: Hash, link: NonNull<Link>) {
+    fn set(&self, hash: Hash, link: NonNull<L>) {
         // Relaxed, both: published by the stage.
         self.hash.store(hash.get(), Relaxed);
         self.link.store(link.as_ptr(), Relaxed);
     }
 
-    fn link_if(&self, hash: Hash) -> Option<NonNull<Link>> {
+    fn link_if(&self, hash: Hash) -> Option<NonNull<L>> {
         // Relaxed: set before the stage was published. Acquire: pairs with the Release in
         // `set_old_link`.
         // litmus: rename-in-flight, rename-replaced

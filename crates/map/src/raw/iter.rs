@@ -5,14 +5,15 @@ use std::ptr::{NonNull, null_mut};
 use relativist_rcu::Guard;
 
 use super::array::Array;
+use super::link::AnyLink;
 use super::occupancy::{NextBucket, OccupancyCursor};
 use super::{Hash, Link, Table};
 
 /// An iterator over the links of a table, in the order of their hashes; see [`Table::iter`].
-pub struct Iter<'t> {
-    table: &'t Table,
+pub struct Iter<'t, L: AnyLink = Link> {
+    table: &'t Table<L>,
     guard: &'t Guard,
-    next: *mut Link,
+    next: *mut L,
     /// All smaller hashes have been visited.
     from: u64,
     /// The hash at which the current bucket ends; `None` for the last bucket.
@@ -31,7 +32,7 @@ pub(crate) struct Prefetched {
     batch: usize,
 }
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Iterates in the order of the hashes. Updates and resizes may run at the same time.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is
@@ -43,7 +44,7 @@ impl Table {
     /// repeated iterations take time proportional to the links alone: the first iterations record
     /// which buckets have links, in a bitmap of 1/64 the size of the buckets, and later ones skip
     /// the other buckets.
-    pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t> {
+    pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t, L> {
         self.iter_from(0, guard)
     }
 
@@ -53,7 +54,7 @@ impl Table {
     /// The order of the hashes does not depend on the size of the table. So an iteration may stop
     /// between two hashes, and another one may continue at any later time: together they see a link
     /// that is in the table throughout exactly once.
-    pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t> {
+    pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t, L> {
         let array = self.inner().array(guard);
         let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
         if occupancy.is_some() {
@@ -65,7 +66,7 @@ impl Table {
 
     /// Like `iter_from`, but visits each bucket, also in sparse tables. Use it for iterations over
     /// a part of the table.
-    pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t> {
+    pub(crate) fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t, L> {
         Iter::new(self, guard, from, None, prefetched)
     }
 
@@ -76,7 +77,7 @@ impl Table {
     /// A link that is in the table from the first call of a scan to the last, and isn't
     /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
     /// cursor is a hash, and links with smaller hashes have been visited.
-    pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<Link>)) -> Option<u64> {
+    pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
         let mut last = None;
         let mut links = self.iter_from(cursor, guard);
         let mut visited = 0;
@@ -96,9 +97,9 @@ impl Table {
     }
 }
 
-impl<'t> Iter<'t> {
+impl<'t, L: AnyLink> Iter<'t, L> {
     fn new(
-        table: &'t Table,
+        table: &'t Table<L>,
         guard: &'t Guard,
         from: u64,
         occupancy: Option<OccupancyCursor<'t>>,
@@ -134,7 +135,7 @@ impl<'t> Iter<'t> {
             // one call of a scan may be short.
             let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
             // SAFETY: the guard lives for `'t`.
-            let until = unsafe { array.prefetch_batch(from, batch) };
+            let until = unsafe { array.prefetch_batch::<L>(from, batch) };
             self.prefetched = Prefetched { until, batch };
         }
         self.from = from.get();
@@ -151,10 +152,10 @@ impl<'t> Iter<'t> {
     }
 }
 
-impl Iterator for Iter<'_> {
-    type Item = NonNull<Link>;
+impl<L: AnyLink> Iterator for Iter<'_, L> {
+    type Item = NonNull<L>;
 
-    fn next(&mut self) -> Option<NonNull<Link>> {
+    fn next(&mut self) -> Option<NonNull<L>> {
         loop {
             while let Some(link) = NonNull::new(self.next) {
                 // SAFETY: reached within the section, as in `find`.
@@ -182,4 +183,4 @@ impl Iterator for Iter<'_> {
     }
 }
 
-impl std::iter::FusedIterator for Iter<'_> {}
+impl<L: AnyLink> std::iter::FusedIterator for Iter<'_, L> {}

@@ -1,9 +1,9 @@
-//! The link that an object embeds, so that it can be in a table.
+//! The links that objects embed, so that they can be in a table.
 
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
 
 use super::Hash;
-use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
+use crate::sync::{Acquire, AtomicBits, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// The part of an object that links it into a table: 16 bytes, embedded in the object, usually as
 /// the first field of a `#[repr(C)]` struct.
@@ -33,6 +33,97 @@ impl Link {
         Hash::from_mixed(self.hash.load(Relaxed))
     }
 
+    /// Changes the hash of a link that is in no chain. All readers that reached it through a chain
+    /// have left.
+    pub(super) fn set_hash(&self, hash: Hash) {
+        // Relaxed: as above.
+        self.hash.store(hash.get(), Relaxed);
+    }
+}
+
+/// A link of half the size, for tables whose objects lie close together: 8 bytes, embedded like a
+/// [`Link`].
+///
+/// It has the upper 28 bits of the hash, and the distance to the next link instead of its address.
+/// So all links of a table must lie within a range of [`CompactLink::RANGE`] bytes, or updates and
+/// resizes panic. Objects from a general allocator may lie further apart: use an arena. Beyond 2^24
+/// buckets the summaries of the table rule out less and less. Links whose hashes differ in the
+/// other 36 bits only count as links of equal hash. They cannot be renamed.
+///
+/// ```
+/// use relativist::raw::{CompactLink, Hash};
+/// let hash = Hash::new(42);
+/// assert_eq!(CompactLink::new(hash).hash().get(), hash.get() >> 36 << 36);
+/// assert_eq!(size_of::<CompactLink>(), 8);
+/// ```
+#[repr(C, align(8))]
+#[derive(Debug)]
+pub struct CompactLink {
+    /// The upper 28 bits: those of the hash, which never change. The others: the distance from this
+    /// link to the next, in units of 8 bytes, as a signed number; 0 at the end of a chain.
+    word: AtomicBits,
+}
+
+impl CompactLink {
+    /// The range in which all links of a table must lie, in bytes: 256 GiB.
+    pub const RANGE: usize = 1 << (Self::DISTANCE_BITS - 1 + Self::UNIT_BITS);
+
+    const UNIT_BITS: u32 = align_of::<Self>().ilog2();
+    const DISTANCE_BITS: u32 = 36;
+    /// The bits of the hash that a link has.
+    pub(super) const HASH_BITS: u32 = u64::BITS - Self::DISTANCE_BITS;
+    const HASH: u64 = !0 << Self::DISTANCE_BITS;
+
+    /// Creates a link that is in no table. The hash determines its place.
+    #[inline]
+    pub fn new(hash: Hash) -> Self {
+        Self { word: AtomicBits::new(hash.get() & Self::HASH) }
+    }
+
+    /// Returns the upper 28 bits of the hash; the others are zero.
+    #[inline(always)]
+    pub fn hash(&self) -> Hash {
+        // Relaxed: published by the store that makes the link reachable.
+        Hash::from_mixed(self.word.load(Relaxed) & Self::HASH)
+    }
+
+    /// Returns the word of this link with another successor. Relaxed: only the holder of the
+    /// bucket's lock, or of a link that no reader can reach, changes the word.
+    #[inline(always)]
+    fn word_before(&self, next: *mut Self) -> u64 {
+        let hash = self.word.load(Relaxed) & Self::HASH;
+        if next.is_null() {
+            return hash;
+        }
+        let bytes = next.expose_provenance().wrapping_sub(self.address()) as i64;
+        assert!(
+            bytes.unsigned_abs() < Self::RANGE as u64,
+            "the links of a table must lie within {} bytes: {self:p} and {next:p}",
+            Self::RANGE
+        );
+        hash | (bytes >> Self::UNIT_BITS) as u64 & !Self::HASH
+    }
+
+    #[inline(always)]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+/// The kinds of links: [`Link`] and [`CompactLink`]. Code outside of this crate cannot add others.
+pub trait AnyLink: Chained {}
+
+impl AnyLink for Link {}
+impl AnyLink for CompactLink {}
+
+/// What a table does with a link.
+pub trait Chained: Send + Sync + 'static {
+    /// Returns the part of a hash that links of this kind have.
+    fn part_of(hash: Hash) -> Hash;
+
+    /// Returns the hash of the link.
+    fn hash(&self) -> Hash;
+
     /// Like `hash`, but for lookups. A plain load can be part of a comparison, while an atomic load
     /// is a separate instruction.
     ///
@@ -40,28 +131,53 @@ impl Link {
     ///
     /// The caller has reached the link through a chain, in a read section that has not ended, so no
     /// thread changes the hash.
+    unsafe fn hash_in_chain(&self) -> Hash;
+
+    /// Sets the successor of a link that no reader can reach yet.
+    ///
+    /// # Safety
+    ///
+    /// The link is in no table. `next` is null, or in the chain that the link is about to enter.
+    unsafe fn set_next_unpublished(&self, next: *mut Self);
+
+    /// Returns the successor.
+    fn next(&self) -> *mut Self;
+
+    /// Changes the successor while readers may use the link.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the link's chain. `next` is null, or in that chain, or about to
+    /// enter it.
+    unsafe fn set_next(&self, next: *mut Self);
+}
+
+impl Chained for Link {
     #[inline(always)]
-    pub(super) unsafe fn hash_in_chain(&self) -> Hash {
+    fn part_of(hash: Hash) -> Hash {
+        hash
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> Hash {
+        self.hash()
+    }
+
+    #[inline(always)]
+    unsafe fn hash_in_chain(&self) -> Hash {
         // SAFETY: `set_hash` is called when the readers that reached the link through a chain have
         // left, and before others can reach it.
         Hash::from_mixed(unsafe { *self.hash.as_ptr() })
     }
 
-    /// Changes the hash of a link that is in no chain. All readers that reached it through a chain
-    /// have left.
-    pub(super) fn set_hash(&self, hash: Hash) {
-        // Relaxed: as above.
-        self.hash.store(hash.get(), Relaxed);
-    }
-
-    /// Sets the successor of a link that no reader can reach yet.
-    pub(super) fn set_next_unpublished(&self, next: *mut Link) {
+    #[inline(always)]
+    unsafe fn set_next_unpublished(&self, next: *mut Link) {
         // Relaxed: published by the store that makes the link reachable.
         self.next.store(next, Relaxed);
     }
 
     #[inline(always)]
-    pub(super) fn next(&self) -> *mut Link {
+    fn next(&self) -> *mut Link {
         // Acquire: pairs with the Release in `set_next`: the caller sees the next link as it was
         // published.
         // litmus: chain-next, cut-unused, cut-left, rename-unlinked, newest-first
@@ -69,12 +185,55 @@ impl Link {
         self.next.load(Acquire)
     }
 
-    /// Changes the successor while readers may use the link. The caller holds the lock of the
-    /// link's bucket.
-    pub(super) fn set_next(&self, next: *mut Link) {
+    #[inline(always)]
+    unsafe fn set_next(&self, next: *mut Link) {
         // Release: pairs with the Acquire in `next`.
         // litmus: chain-next, cut-lockable, shrink-joined, summary-announced, rename-unlinked
         self.next.store(next, Release);
+    }
+}
+
+impl Chained for CompactLink {
+    #[inline(always)]
+    fn part_of(hash: Hash) -> Hash {
+        Hash::from_mixed(hash.get() & Self::HASH)
+    }
+
+    #[inline(always)]
+    fn hash(&self) -> Hash {
+        self.hash()
+    }
+
+    /// An atomic load all the same, because updates change the other part of the word.
+    #[inline(always)]
+    unsafe fn hash_in_chain(&self) -> Hash {
+        self.hash()
+    }
+
+    #[inline(always)]
+    unsafe fn set_next_unpublished(&self, next: *mut CompactLink) {
+        // Relaxed: published by the store that makes the link reachable.
+        self.word.store(self.word_before(next), Relaxed);
+    }
+
+    #[inline(always)]
+    fn next(&self) -> *mut CompactLink {
+        // Acquire: pairs with the Release in `set_next`: the caller sees the next link as it was
+        // published.
+        // litmus: chain-next, cut-unused, cut-left, newest-first
+        // litmus: summary-announced
+        let word = self.word.load(Acquire);
+        // The distance in bytes: shifted to the top, and back with its sign.
+        let bytes = ((word << Self::HASH_BITS) as i64 >> (Self::HASH_BITS - Self::UNIT_BITS)) as usize;
+        // The object around the next link may be in another allocation, hence exposed provenance.
+        if bytes == 0 { null_mut() } else { with_exposed_provenance_mut(self.address().wrapping_add(bytes)) }
+    }
+
+    #[inline(always)]
+    unsafe fn set_next(&self, next: *mut CompactLink) {
+        // Release: pairs with the Acquire in `next`.
+        // litmus: chain-next, cut-lockable, shrink-joined, summary-announced
+        self.word.store(self.word_before(next), Release);
     }
 }
 
@@ -85,7 +244,7 @@ impl Link {
 ///
 /// The links of the chain stay alive while it is walked: the caller holds its lock, or is in the
 /// read section in which it found `first`, or no other thread uses the table.
-pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNull<Link>, Hash)> {
+pub(super) unsafe fn links_from<L: AnyLink>(first: *mut L) -> impl Iterator<Item = (NonNull<L>, Hash)> {
     let mut next = first;
     std::iter::from_fn(move || {
         let link = NonNull::new(next)?;
@@ -94,4 +253,49 @@ pub(super) unsafe fn links_from(first: *mut Link) -> impl Iterator<Item = (NonNu
         next = current.next();
         Some((link, current.hash()))
     })
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+
+    fn compact(mixed: u64) -> CompactLink {
+        CompactLink::new(Hash::from_mixed(mixed))
+    }
+
+    #[test]
+    fn a_compact_link_leads_both_ways_and_keeps_its_hash() {
+        let links = [compact(!0), compact(1 << 36), compact(0)];
+        let at = |n: usize| (&raw const links[n]).cast_mut();
+        for (from, to) in [(0, 2), (2, 0), (1, 2), (1, 0)] {
+            // SAFETY: these links are in no table.
+            unsafe { links[from].set_next_unpublished(at(to)) };
+            assert_eq!(links[from].next(), at(to));
+            // SAFETY: as above.
+            unsafe { links[from].set_next(null_mut()) };
+            assert!(links[from].next().is_null());
+        }
+        assert_eq!(links.each_ref().map(|link| link.hash().get()), [!0 << 36, 1 << 36, 0]);
+    }
+
+    #[test]
+    fn a_compact_link_reaches_as_far_as_promised() {
+        let link = compact(!0);
+        for distance in [CompactLink::RANGE as isize - 8, 8 - CompactLink::RANGE as isize] {
+            let far = (&raw const link).cast_mut().wrapping_byte_offset(distance);
+            // SAFETY: this link is in no table.
+            unsafe { link.set_next(far) };
+            assert_eq!(link.next(), far);
+            assert_eq!(link.hash().get(), !0 << 36);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "must lie within 274877906944 bytes")]
+    fn a_link_that_is_too_far_away_is_refused() {
+        let link = compact(0);
+        let too_far = (&raw const link).cast_mut().wrapping_byte_add(CompactLink::RANGE);
+        // SAFETY: this link is in no table.
+        unsafe { link.set_next(too_far) };
+    }
 }

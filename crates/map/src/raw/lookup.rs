@@ -5,9 +5,10 @@ use std::ptr::NonNull;
 use relativist_rcu::Guard;
 
 use super::in_flight::MissOutcome;
-use super::{Hash, Link, Table};
+use super::link::AnyLink;
+use super::{Hash, Table};
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Finds the link with this hash for which `is_match` returns true.
     ///
     /// Wait-free: it takes no lock, executes no fence and no atomic read-modify-write, and never
@@ -20,13 +21,9 @@ impl Table {
     /// walk the chain twice.
     ///
     /// (If `is_match` captures by `move`, the code for renames costs other lookups nothing.)
-    #[inline]
-    pub fn find(
-        &self,
-        hash: Hash,
-        is_match: impl FnMut(NonNull<Link>) -> bool,
-        guard: &Guard,
-    ) -> Option<NonNull<Link>> {
+    #[inline(always)]
+    pub fn find(&self, hash: Hash, is_match: impl FnMut(NonNull<L>) -> bool, guard: &Guard) -> Option<NonNull<L>> {
+        let hash = L::part_of(hash);
         let array = self.inner().array(guard);
         let (head, scale) = array.head_and_scale(hash);
         let head = head.load();
@@ -45,11 +42,11 @@ impl Table {
     #[inline(always)]
     pub(super) unsafe fn find_from(
         &self,
-        first: *mut Link,
+        first: *mut L,
         hash: Hash,
-        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        mut is_match: impl FnMut(NonNull<L>) -> bool,
         guard: &Guard,
-    ) -> Option<NonNull<Link>> {
+    ) -> Option<NonNull<L>> {
         // SAFETY: guaranteed by the caller.
         let found = unsafe { walk(first, hash, &mut is_match) };
         if found.is_some() || self.inner().in_flight.is_empty() {
@@ -65,9 +62,9 @@ impl Table {
     fn find_renamed(
         &self,
         hash: Hash,
-        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        mut is_match: impl FnMut(NonNull<L>) -> bool,
         guard: &Guard,
-    ) -> Option<NonNull<Link>> {
+    ) -> Option<NonNull<L>> {
         match self.inner().in_flight.after_miss(hash) {
             MissOutcome::Nothing => None,
             MissOutcome::Link(link) => is_match(link).then_some(link),
@@ -88,7 +85,11 @@ impl Table {
 /// `first` is null, or what a head held, or a later link of that chain with only smaller hashes
 /// before it. The head was loaded in a read section that has not ended.
 #[inline(always)]
-unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
+unsafe fn walk<L: AnyLink>(
+    first: *mut L,
+    hash: Hash,
+    mut is_match: impl FnMut(NonNull<L>) -> bool,
+) -> Option<NonNull<L>> {
     // SAFETY: null, or alive for the reason given below.
     let mut next = unsafe { first_not_smaller(first, hash) };
     while let Some(link) = NonNull::new(next) {
@@ -123,7 +124,7 @@ unsafe fn walk(first: *mut Link, hash: Hash, mut is_match: impl FnMut(NonNull<Li
 ///
 /// `first` is null or the first link of a chain, and alive.
 #[inline(always)]
-pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Link {
+pub(super) unsafe fn first_not_smaller<L: AnyLink>(first: *mut L, hash: Hash) -> *mut L {
     // SAFETY: the caller guarantees that it is alive.
     match unsafe { first.as_ref() } {
         // SAFETY: reached through a chain, in a read section that has not ended.
@@ -136,7 +137,7 @@ pub(super) unsafe fn first_not_smaller(first: *mut Link, hash: Hash) -> *mut Lin
 /// branch.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
+fn if_smaller<L>(a: Hash, b: Hash, then: *mut L, otherwise: *mut L) -> *mut L {
     let mut chosen = otherwise;
     // SAFETY: compares two registers and moves one of two others; `readonly` only because it
     // handles pointers.
@@ -156,7 +157,7 @@ fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut L
 
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
+fn if_smaller<L>(a: Hash, b: Hash, then: *mut L, otherwise: *mut L) -> *mut L {
     let chosen;
     // SAFETY: as above.
     unsafe {
@@ -176,7 +177,7 @@ fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut L
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline(always)]
-fn if_smaller(a: Hash, b: Hash, then: *mut Link, otherwise: *mut Link) -> *mut Link {
+fn if_smaller<L>(a: Hash, b: Hash, then: *mut L, otherwise: *mut L) -> *mut L {
     // `select_unpredictable` is newer than the oldest compiler for which this is written.
     if a < b { then } else { otherwise }
 }

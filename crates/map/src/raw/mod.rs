@@ -38,7 +38,7 @@ pub(crate) use cached_lookup::CachedLookup;
 pub use hash::Hash;
 pub use iter::Iter;
 pub(crate) use iter::Prefetched;
-pub use link::Link;
+pub use link::{AnyLink, CompactLink, Link};
 pub use multimap::FindAll;
 pub use rename::RenameError;
 pub use table::Table;

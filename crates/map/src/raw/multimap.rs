@@ -4,16 +4,17 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
+use super::link::AnyLink;
 use super::{Entry, Hash, Link, Table};
 
 /// An iterator over the links with one hash; see [`Table::find_all`].
-pub struct FindAll<'t> {
+pub struct FindAll<'t, L: AnyLink = Link> {
     hash: Hash,
-    next: *mut Link,
+    next: *mut L,
     _guard: &'t Guard,
 }
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Inserts `new` after all links with the same hash, whatever keys they have.
     ///
     /// Costs and progress are those of [`Table::entry`].
@@ -25,7 +26,7 @@ impl Table {
     /// # Panics
     ///
     /// See [`Table::entry`].
-    pub unsafe fn insert(&self, new: NonNull<Link>, guard: &Guard) {
+    pub unsafe fn insert(&self, new: NonNull<L>, guard: &Guard) {
         // SAFETY: the caller guarantees that it is valid.
         let hash = unsafe { new.as_ref() }.hash();
         match self.entry(hash, |_| false, guard) {
@@ -42,7 +43,8 @@ impl Table {
     /// too. One that is inserted, removed or [renamed](Table::rename) during the iteration may be
     /// seen or not. Wait-free, and as fast as [`Table::find`]. The links stay valid as long as the
     /// guard.
-    pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t> {
+    pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t, L> {
+        let hash = L::part_of(hash);
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);
         let head = head.load();
         let next = if head.may_contain(hash, scale) { head.first() } else { std::ptr::null_mut() };
@@ -50,10 +52,10 @@ impl Table {
     }
 }
 
-impl Iterator for FindAll<'_> {
-    type Item = NonNull<Link>;
+impl<L: AnyLink> Iterator for FindAll<'_, L> {
+    type Item = NonNull<L>;
 
-    fn next(&mut self) -> Option<NonNull<Link>> {
+    fn next(&mut self) -> Option<NonNull<L>> {
         loop {
             let link = NonNull::new(self.next)?;
             // SAFETY: reached within the section, as in `find`.
@@ -67,4 +69,4 @@ impl Iterator for FindAll<'_> {
     }
 }
 
-impl std::iter::FusedIterator for FindAll<'_> {}
+impl<L: AnyLink> std::iter::FusedIterator for FindAll<'_, L> {}

@@ -223,7 +223,7 @@ impl Occupancy {
     /// Fills and completes `word`, which is the first that is not complete.
     fn fill(&self, word: usize, heads: &[Head]) {
         let heads = heads[word * BITS..].iter().take(BITS).enumerate();
-        let bits = heads.fold(0, |bits, (n, head)| bits | u64::from(!head.load().first().is_null()) << n);
+        let bits = heads.fold(0, |bits, (n, head)| bits | u64::from(!head.load().is_empty()) << n);
         if bits != 0 {
             self.set(word, bits);
         }
@@ -312,7 +312,7 @@ impl<'a> OccupancyCursor<'a> {
         }
         let Some(next) = occupancy.next(bucket, array.all()) else { return NextBucket::End };
         self.followed += 1;
-        self.stale += usize::from(array.all()[next].load().first().is_null());
+        self.stale += usize::from(array.all()[next].load().is_empty());
         NextBucket::At(next)
     }
 

@@ -37,12 +37,12 @@ use relativist_rcu::prefetch::prefetch_for_write;
 use relativist_rcu::read;
 use relativist_rcu::{GracePeriod, defer_raw};
 
+use super::Hash;
 use super::array::{AllocError, Array, DetachedArray};
 use super::hash::Scale;
 use super::head::{Head, Word};
-use super::link::links_from;
+use super::link::{AnyLink, links_from};
 use super::table::TableInner;
-use super::{Hash, Link};
 use crate::sync::Relaxed;
 
 /// The maximum number of heads of the finer array that the resizer changes under one lock.
@@ -179,7 +179,7 @@ pub(super) fn free_later(array: DetachedArray) {
     unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
 }
 
-impl TableInner {
+impl<L: AnyLink> TableInner<L> {
     /// Resizes to 2^`bits` buckets, and waits until chains are cut. The caller is outside of read
     /// sections.
     pub(super) fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
@@ -229,9 +229,9 @@ impl TableInner {
         fine.set_base(Some(base));
         coarse.set_finer(Some(fine));
         if base == coarse {
-            fill_settled(coarse, fine)
+            fill_settled::<L>(coarse, fine)
         } else {
-            fill_uncut(base, coarse, fine)
+            fill_uncut::<L>(base, coarse, fine)
         }
         self.array.publish(fine);
         if base != coarse {
@@ -256,8 +256,8 @@ impl TableInner {
         let factor = fine.len() / base.len();
         let skips_exact_summaries = self.wants_more_than(fine.len());
         let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
-        for_each_step((base, fine), base, Order::Ascending, walks, |step| {
-            cut(step, fine.scale(), skips_exact_summaries)
+        for_each_step::<L>((base, fine), base, Order::Ascending, walks, |step| {
+            cut::<L>(step, fine.scale(), skips_exact_summaries)
         });
         fine.set_base(None);
         resizer.retire(base);
@@ -276,7 +276,7 @@ impl TableInner {
         // The order is descending, so that a step links the chains of its heads in front of those
         // that are joined already, and needs no other heads.
         let order = Order::Descending;
-        for_each_step((coarse, fine), fine, order, |_| true, |step| join(&step, coarse.scale()));
+        for_each_step::<L>((coarse, fine), fine, order, |_| true, |step| join::<L>(&step, coarse.scale()));
         self.array.publish(coarse);
         resizer.retire(fine);
         self.size_changed(coarse.len());
@@ -309,7 +309,7 @@ enum Order {
 /// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present.
 /// `walks` returns, for the word of such a head, whether the step will walk its chain. Such chains
 /// are prefetched, together with those of other groups, before any of them is locked.
-fn for_each_step(
+fn for_each_step<L: AnyLink>(
     (coarse, fine): (Array<'_>, Array<'_>),
     chained: Array<'_>,
     order: Order,
@@ -318,13 +318,13 @@ fn for_each_step(
 ) {
     let factor = fine.len() / coarse.len();
     if factor <= STEP {
-        for_each_group(coarse, fine, chained, walks, |head, fines, group| {
+        for_each_group::<L>(coarse, fine, chained, walks, |head, fines, group| {
             step(Step { head, fines, first: group, group, is_last: true });
         });
         return;
     }
     let take_step = |first| {
-        prefetch_chains(fine, first..first + STEP, |_| true);
+        prefetch_chains::<L>(fine, first..first + STEP, |_| true);
         let group = first / factor * factor;
         let is_last = first + STEP == group + factor;
         step(Step {
@@ -344,7 +344,7 @@ fn for_each_step(
 
 /// Calls `visit` with each coarse head, the fine heads that it covers, and the bucket of the first
 /// of these.
-fn for_each_group(
+fn for_each_group<L: AnyLink>(
     coarse: Array<'_>,
     fine: Array<'_>,
     chained: Array<'_>,
@@ -357,7 +357,7 @@ fn for_each_group(
     let mut group = 0;
     for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
         let first = group / factor * per_group;
-        prefetch_chains(chained, first..first + coarse.len() * per_group, &walks);
+        prefetch_chains::<L>(chained, first..first + coarse.len() * per_group, &walks);
         // The steps will write to all of these heads soon.
         for heads in [coarse, fine] {
             heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
@@ -371,15 +371,15 @@ fn for_each_group(
 
 /// Calls [`Array::prefetch_chains`] for a caller that is outside of read sections.
 #[cfg(not(relativist_loom))]
-fn prefetch_chains(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
+fn prefetch_chains<L: AnyLink>(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
     let _guard = read();
     // SAFETY: in a read section.
-    unsafe { array.prefetch_chains(buckets, is_wanted) };
+    unsafe { array.prefetch_chains::<L>(buckets, is_wanted) };
 }
 
 /// Does nothing, because loom does not model caches.
 #[cfg(relativist_loom)]
-fn prefetch_chains(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
+fn prefetch_chains<L: AnyLink>(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
 
 fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
@@ -387,13 +387,13 @@ fn store_all(heads: &[Head], word: Word) {
 
 /// Begins growing a table whose chains are cut: makes each fine head lead to the first link of its
 /// bucket.
-fn fill_settled(coarse: Array<'_>, fine: Array<'_>) {
+fn fill_settled<L: AnyLink>(coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let walks = |word: Word| word.sole_part(factor).is_none();
-    for_each_group(coarse, fine, coarse, walks, |head, fines, _| fill_bucket(head, fines, fine.scale()));
+    for_each_group::<L>(coarse, fine, coarse, walks, |head, fines, _| fill_bucket::<L>(head, fines, fine.scale()));
 }
 
-fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
+fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
     // No other thread reads the fine heads before the coarse one is marked.
     store_all(fines, Word::EMPTY_FOLLOWER);
     // If the head shows that all links go to one fine bucket, the chain need be neither locked nor
@@ -409,46 +409,46 @@ fn fill_bucket(coarse: &Head, fines: &[Head], scale: Scale) {
     }
     let word = coarse.lock();
     // SAFETY: the chain is locked.
-    fill_by_chain(unsafe { links_from(word.first()) }, fines, scale);
+    fill_by_chain(unsafe { links_from(word.first::<L>()) }, fines, scale);
     // Updates maintain the fine heads after this.
     coarse.unlock(word.with_finer());
 }
 
 /// Like `fill_settled`, but for a table whose chains are uncut: they are those of a coarser array,
 /// `base`, which has the locks.
-fn fill_uncut(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
+fn fill_uncut<L: AnyLink>(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
     let factor = fine.len() / coarse.len();
     let step = STEP.min(coarse.len() / base.len());
     let walks = |word: Word| word.sole_part(factor).is_none();
     let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
     for (number, (heads, fines)) in steps.enumerate() {
         let first = number * step;
-        prefetch_chains(coarse, first..first + step, walks);
+        prefetch_chains::<L>(coarse, first..first + step, walks);
         store_all(fines, Word::EMPTY_FOLLOWER);
         let lock = &base.all()[first / (coarse.len() / base.len())];
         let locked = lock.lock();
         for (bucket, (head, fines)) in (first..).zip(heads.iter().zip(fines.chunks_exact(factor))) {
-            fill_follower(head, bucket, coarse.scale(), fines, fine.scale());
+            fill_follower::<L>(head, bucket, coarse.scale(), fines, fine.scale());
         }
         lock.unlock(locked);
     }
 }
 
 /// Fills the heads that `head` covers. The caller holds the lock of the group.
-fn fill_follower(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
+fn fill_follower<L: AnyLink>(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
     let word = head.load();
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
     } else {
         // SAFETY: the chain is locked.
-        let links = unsafe { links_from(word.first()) };
+        let links = unsafe { links_from(word.first::<L>()) };
         fill_by_chain(links.take_while(|(_, hash)| hash.bucket(head_scale) == bucket), fines, scale);
     }
     head.store(word.with_finer());
 }
 
 /// Makes each fine head lead to the first of these links that is in its bucket.
-fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[Head], scale: Scale) {
+fn fill_by_chain<L: AnyLink>(links: impl Iterator<Item = (NonNull<L>, Hash)>, fines: &[Head], scale: Scale) {
     let mut last = None;
     for (link, hash) in links {
         let fine = &fines[hash.bucket(scale) % fines.len()];
@@ -461,11 +461,11 @@ fn fill_by_chain(links: impl Iterator<Item = (NonNull<Link>, Hash)>, fines: &[He
 /// Performs a step of the cut: cuts the chain between fine buckets, makes summaries exact, and
 /// makes the fine heads lockable. If nothing has to be cut, and the table is about to grow again,
 /// the chain is not walked.
-fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
+fn cut<L: AnyLink>(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
     let Step { head, fines, first, is_last, .. } = step;
     let word = head.lock();
     let is_whole = is_last && first == step.group;
-    let mut rest = null_mut();
+    let mut rest = null_mut::<L>();
     if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
         rest = cut_chain(word.first(), fines, first, scale);
     }
@@ -478,15 +478,15 @@ fn cut(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
 /// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of
 /// them. `bucket` is the bucket of the first of these heads. No link of the chain belongs to an
 /// earlier bucket.
-fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *mut Link {
-    let mut last: Option<(NonNull<Link>, Hash, Word)> = None;
+fn cut_chain<L: AnyLink>(first: *mut L, fines: &[Head], bucket: usize, scale: Scale) -> *mut L {
+    let mut last: Option<(NonNull<L>, Hash, Word)> = None;
     let fine_of = |hash: Hash| fines.get(hash.bucket(scale) - bucket);
     // A summary is stored only when it is complete, because lookups rely on it.
     let finish = |hash: Hash, word| fine_of(hash).expect("one of these heads").store(word);
-    let finish_chain = |(link, hash, word): (NonNull<Link>, Hash, Word), is_end: bool| {
+    let finish_chain = |(link, hash, word): (NonNull<L>, Hash, Word), is_end: bool| {
         if !is_end {
-            // SAFETY: in the chain that the caller has locked.
-            unsafe { link.as_ref() }.set_next(null_mut());
+            // SAFETY: alive, because it is in the chain that the caller has locked.
+            unsafe { link.as_ref().set_next(null_mut()) };
         }
         finish(hash, word);
     };
@@ -515,30 +515,30 @@ fn cut_chain(first: *mut Link, fines: &[Head], bucket: usize, scale: Scale) -> *
 
 /// Performs a step of shrinking: links the chains of the fine heads in front of that of the coarse
 /// head, which has the chains of later heads, and makes the fine heads follow it.
-fn join(step: &Step<'_>, scale: Scale) {
+fn join<L: AnyLink>(step: &Step<'_>, scale: Scale) {
     let Step { head, fines, .. } = *step;
     // An update that has found its fine head following in an earlier resize may mistake this head
     // for the base. It then holds the lock until it sees that the fine head does not follow.
     let mut joined = head.lock();
-    let later = joined.first();
-    let mut last: Option<NonNull<Link>> = None;
+    let later: *mut L = joined.first();
+    let mut last: Option<NonNull<L>> = None;
     for fine in fines {
         let word = fine.lock();
         match last {
-            _ if word.first().is_null() => continue,
-            None => joined = joined.with_first(word.first()),
-            // SAFETY: in a chain that is locked.
-            Some(last) => unsafe { last.as_ref() }.set_next(word.first()),
+            _ if word.is_empty() => continue,
+            None => joined = joined.with_first(word.first::<L>()),
+            // SAFETY: alive: in a chain that is locked, as is that of its new successor.
+            Some(last) => unsafe { last.as_ref().set_next(word.first()) },
         }
         // SAFETY: the chain is locked.
-        for (link, hash) in unsafe { links_from(word.first()) } {
+        for (link, hash) in unsafe { links_from(word.first::<L>()) } {
             joined = joined.with_summary_of(hash, scale);
             last = Some(link);
         }
     }
     if let Some(last) = last.filter(|_| !later.is_null()) {
         // SAFETY: as above.
-        unsafe { last.as_ref() }.set_next(later);
+        unsafe { last.as_ref().set_next(later) };
     }
     for fine in fines {
         let word = fine.load();
@@ -550,6 +550,7 @@ fn join(step: &Step<'_>, scale: Scale) {
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
     use super::*;
+    use crate::raw::Link;
 
     /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step
     /// covers at most [`STEP`] of them, however large the factor.
@@ -570,7 +571,7 @@ mod tests {
                     assert_eq!(step.is_last, end % factor == 0);
                     steps.push(step.first..end);
                 };
-                for_each_step((coarse, fine), coarse, order, |_| true, take_step);
+                for_each_step::<Link>((coarse, fine), coarse, order, |_| true, take_step);
                 if matches!(order, Order::Descending) && factor > STEP {
                     steps.reverse();
                 }

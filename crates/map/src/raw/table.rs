@@ -11,9 +11,9 @@ use super::array::{AllocError, Array, AtomicArray};
 use super::contents::dispose_of_all;
 use super::head::Head;
 use super::in_flight::InFlightRename;
-use super::link::links_from;
+use super::link::{AnyLink, links_from};
 use super::resize::{Resizer, free_later};
-use super::{Hash, Link};
+use super::{CompactLink, Hash, Link};
 use crate::counter::Counter;
 use crate::policy::{Policy, Resizing};
 use crate::reentrancy;
@@ -23,12 +23,13 @@ use crate::worker;
 
 /// A concurrent hash table of links. Lookups are wait-free, also while the table grows or shrinks.
 ///
-/// The table is intrusive: it knows only [`Link`]s, which callers embed in their own objects.
+/// The table is intrusive: it knows only [`Link`]s (or [`CompactLink`]s), which callers embed in
+/// their own objects.
 /// Callers also define which objects are equal. Any number of links may have the same hash, or even
 /// the same key.
 ///
-/// Memory: 8 bytes per bucket, and 16 for the link in each object. Links must lie below address
-/// 2^48.
+/// Memory: 8 bytes per bucket, and 16 for the link in each object, or 8 for a [`CompactLink`].
+/// Links must lie below address 2^48.
 ///
 /// ```
 /// use std::ptr::NonNull;
@@ -71,8 +72,8 @@ use crate::worker;
 /// assert!(table.find(hash, is_it, &guard).is_none());
 /// # Ok::<(), relativist::AllocError>(())
 /// ```
-pub struct Table {
-    inner: Arc<TableInner>,
+pub struct Table<L: AnyLink = Link> {
+    inner: Arc<TableInner<L>>,
 }
 
 /// The state that the table shares with the resize worker. Small, because a program may have many
@@ -81,12 +82,12 @@ pub struct Table {
 /// The count comes last and lookups read the first two fields. So lookups in a small table, for
 /// which each update changes the count, do not lose their cache line.
 #[repr(C)]
-pub(crate) struct TableInner {
+pub(crate) struct TableInner<L: AnyLink = Link> {
     /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
     /// The rename in progress.
-    pub(super) in_flight: InFlightRename,
-    dispose: unsafe fn(NonNull<Link>),
+    pub(super) in_flight: InFlightRename<L>,
+    dispose: unsafe fn(NonNull<L>),
     pub(super) policy: Policy,
     /// Set while updates need not ask the worker to check this table: a request is pending, or the
     /// worker will check the table again anyway.
@@ -136,12 +137,55 @@ impl Table {
         policy: impl Into<Policy>,
         dispose: unsafe fn(NonNull<Link>),
     ) -> Result<Self, AllocError> {
+        Self::create(buckets, policy.into(), dispose)
+    }
+}
+
+impl Table<CompactLink> {
+    /// Creates a table of [`CompactLink`]s, which have half the size. Otherwise like
+    /// [`Table::new`], but it does not grow by itself beyond 2^28 buckets, because links have 28
+    /// bits of their hash.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use relativist::Resizing;
+    /// use relativist::raw::{CompactLink, Hash, Table};
+    /// use relativist_rcu::read;
+    ///
+    /// unsafe fn dispose(link: NonNull<CompactLink>) {
+    ///     // SAFETY: all links of this table are boxed.
+    ///     drop(unsafe { Box::from_raw(link.as_ptr()) });
+    /// }
+    ///
+    /// let table = Table::with_compact_links(2, Resizing::Automatic, dispose)?;
+    /// let (hash, guard) = (Hash::new(42), read());
+    /// let link = NonNull::from(Box::leak(Box::new(CompactLink::new(hash))));
+    /// // SAFETY: a fresh link, which `dispose` can free. It is alone, hence within the range.
+    /// unsafe { table.insert(link, &guard) };
+    /// assert_eq!(table.find(hash, |found| found == link, &guard), Some(link));
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`Table::new`].
+    pub fn with_compact_links(
+        buckets: usize,
+        policy: impl Into<Policy>,
+        dispose: unsafe fn(NonNull<CompactLink>),
+    ) -> Result<Self, AllocError> {
+        Self::create(buckets, policy.into().up_to_bits(CompactLink::HASH_BITS), dispose)
+    }
+}
+
+impl<L: AnyLink> Table<L> {
+    fn create(buckets: usize, policy: Policy, dispose: unsafe fn(NonNull<L>)) -> Result<Self, AllocError> {
         let bits = bits_for(buckets);
         let array = Array::allocate(bits)?;
         let inner = TableInner {
             array: AtomicArray::new(array),
             dispose,
-            policy: policy.into().starting_with(array.len()),
+            policy: policy.starting_with(array.len()),
             requested: AtomicBool::new(false),
             resizing: AtomicBool::new(false),
             bits: AtomicU8::new(0),
@@ -160,7 +204,7 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn inner(&self) -> &TableInner {
+    pub(super) fn inner(&self) -> &TableInner<L> {
         &self.inner
     }
 
@@ -190,7 +234,7 @@ impl Table {
     fn has_link_in_first_buckets(&self) -> bool {
         let guard = read();
         let heads = self.inner.array(&guard).all();
-        heads.iter().take(2 * Head::PER_LINE).any(|head| !head.load().first().is_null())
+        heads.iter().take(2 * Head::PER_LINE).any(|head| !head.load().is_empty())
     }
 
     /// Returns the policy by which the table is resized.
@@ -298,7 +342,7 @@ impl Table {
         for (bucket, head) in (first..end).zip(&array.all()[first..]) {
             let here = |hash: Hash| hash.bucket(array.scale()) == bucket;
             // SAFETY: found in this section.
-            let links = unsafe { links_from(head.load().first()) };
+            let links = unsafe { links_from(head.load().first::<L>()) };
             stats.count_chain(links.take_while(|&(_, hash)| here(hash)).count());
         }
         // Relaxed, all: statistics.
@@ -325,9 +369,9 @@ impl Table {
     /// assert_eq!(table.chains(&read()), vec![vec![]; 4]);
     /// # Ok::<(), relativist::AllocError>(())
     /// ```
-    pub fn chains(&self, guard: &Guard) -> Vec<Vec<NonNull<Link>>> {
+    pub fn chains(&self, guard: &Guard) -> Vec<Vec<NonNull<L>>> {
         // SAFETY: found in this section.
-        let chain = |head: &Head| unsafe { links_from(head.load().first()) }.map(|(link, _)| link).collect();
+        let chain = |head: &Head| unsafe { links_from(head.load().first::<L>()) }.map(|(link, _)| link).collect();
         self.inner.array(guard).all().iter().map(chain).collect()
     }
 
@@ -364,13 +408,13 @@ impl Table {
     }
 }
 
-impl fmt::Debug for Table {
+impl<L: AnyLink> fmt::Debug for Table<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table").field("len", &self.len()).field("buckets", &self.buckets()).finish_non_exhaustive()
     }
 }
 
-impl TableInner {
+impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
         // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
@@ -437,7 +481,7 @@ impl TableInner {
     }
 }
 
-impl worker::Resize for TableInner {
+impl<L: AnyLink> worker::Resize for TableInner<L> {
     fn advance_resize(&self) -> bool {
         // A resize by hand or a rename may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
@@ -479,7 +523,7 @@ impl worker::Resize for TableInner {
     }
 }
 
-impl Drop for TableInner {
+impl<L: AnyLink> Drop for TableInner<L> {
     fn drop(&mut self) {
         // The resizer is taken first, because a destructor below may panic.
         let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);

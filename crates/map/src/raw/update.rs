@@ -6,6 +6,7 @@ use std::ptr::{NonNull, null_mut};
 use relativist_rcu::Guard;
 
 use super::group::{Change, LockedGroup, Place, prepare};
+use super::link::AnyLink;
 use super::{Hash, Link, Table};
 
 /// A place in the table, under the lock of its bucket: either a link that matched, or the place for
@@ -15,36 +16,36 @@ use super::{Hash, Link, Table};
 /// does not affect lookups. Updates of the same bucket wait, and so does the resizer: an entry that
 /// is leaked blocks them for ever. Updates of the table by the same thread panic, whatever their
 /// bucket.
-pub enum Entry<'t> {
+pub enum Entry<'t, L: AnyLink = Link> {
     /// A link matched.
-    Occupied(OccupiedEntry<'t>),
+    Occupied(OccupiedEntry<'t, L>),
     /// None did.
-    Vacant(VacantEntry<'t>),
+    Vacant(VacantEntry<'t, L>),
 }
 
 /// A link that matched; see [`Entry`].
-pub struct OccupiedEntry<'t> {
-    at: Position<'t>,
+pub struct OccupiedEntry<'t, L: AnyLink = Link> {
+    at: Position<'t, L>,
     /// The link. If `at` has no link, this one is in flight to another place.
-    found: NonNull<Link>,
+    found: NonNull<L>,
 }
 
 /// The place for a new link with the given hash; see [`Entry`].
-pub struct VacantEntry<'t> {
-    at: Position<'t>,
+pub struct VacantEntry<'t, L: AnyLink = Link> {
+    at: Position<'t, L>,
 }
 
-struct Position<'t> {
-    table: &'t Table,
+struct Position<'t, L: AnyLink> {
+    table: &'t Table<L>,
     guard: &'t Guard,
-    group: LockedGroup<'t>,
-    place: Place,
+    group: LockedGroup<'t, L>,
+    place: Place<L>,
     hash: Hash,
     /// Makes the entry `!Send`, because the thread that took a lock must release it.
     _not_send: PhantomData<*mut ()>,
 }
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Locks the bucket of the hash and finds the link for which `is_match` returns true.
     ///
     /// Blocks while another update of the same bucket is in progress, or while the resizer changes
@@ -63,9 +64,10 @@ impl Table {
     pub fn entry<'t>(
         &'t self,
         hash: Hash,
-        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        mut is_match: impl FnMut(NonNull<L>) -> bool,
         guard: &'t Guard,
-    ) -> Entry<'t> {
+    ) -> Entry<'t, L> {
+        let hash = L::part_of(hash);
         let group = self.inner().lock_group(hash, guard);
         let place = group.search(hash, &mut is_match);
         let found = match place.found {
@@ -82,7 +84,7 @@ impl Table {
     /// Looks for a link in flight. The caller holds the lock of this hash, and has not found the
     /// link in its chain.
     #[inline(always)]
-    fn find_in_flight(&self, hash: Hash, mut is_match: impl FnMut(NonNull<Link>) -> bool) -> Option<NonNull<Link>> {
+    fn find_in_flight(&self, hash: Hash, mut is_match: impl FnMut(NonNull<L>) -> bool) -> Option<NonNull<L>> {
         let in_flight = &self.inner().in_flight;
         if in_flight.is_empty() {
             return None;
@@ -91,7 +93,7 @@ impl Table {
     }
 }
 
-impl Table {
+impl<L: AnyLink> Table<L> {
     /// Unlinks the link for which `is_match` returns true, and returns it; it now belongs to the
     /// caller. [`OccupiedEntry::replace`] says how to reclaim it.
     ///
@@ -101,9 +103,9 @@ impl Table {
     pub fn remove(
         &self,
         hash: Hash,
-        mut is_match: impl FnMut(NonNull<Link>) -> bool,
+        mut is_match: impl FnMut(NonNull<L>) -> bool,
         guard: &Guard,
-    ) -> Option<NonNull<Link>> {
+    ) -> Option<NonNull<L>> {
         loop {
             // Looks up without the lock first. This loads what the thread will read when it holds
             // the lock; under the lock, these cache misses would block other updates.
@@ -116,10 +118,10 @@ impl Table {
     }
 }
 
-impl OccupiedEntry<'_> {
+impl<L: AnyLink> OccupiedEntry<'_, L> {
     /// Returns the link that matched. It stays linked while the entry lives, and valid while the
     /// guard does.
-    pub fn get(&self) -> NonNull<Link> {
+    pub fn get(&self) -> NonNull<L> {
         self.found
     }
 
@@ -135,9 +137,10 @@ impl OccupiedEntry<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the hash of `new` is not the hash of the entry.
+    /// Panics if the hash of `new` is not the hash of the entry, or if it is a
+    /// [`CompactLink`](super::CompactLink) and too far away from another link of the table.
     #[inline]
-    pub unsafe fn replace(self, new: NonNull<Link>) -> NonNull<Link> {
+    pub unsafe fn replace(self, new: NonNull<L>) -> NonNull<L> {
         let Position { table, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
         match place.found {
@@ -153,7 +156,7 @@ impl OccupiedEntry<'_> {
     /// Unlinks the link and returns it; it now belongs to the caller. [`OccupiedEntry::replace`]
     /// says how to reclaim it.
     #[inline(always)]
-    pub fn remove(self) -> NonNull<Link> {
+    pub fn remove(self) -> NonNull<L> {
         let Position { table, guard, group, place, hash, .. } = self.at;
         let in_flight = &table.inner().in_flight;
         match place.found {
@@ -168,7 +171,7 @@ impl OccupiedEntry<'_> {
     }
 }
 
-impl VacantEntry<'_> {
+impl<L: AnyLink> VacantEntry<'_, L> {
     /// Inserts `new`. It belongs to the table until it is replaced, removed, or disposed of with
     /// the table.
     ///
@@ -181,9 +184,10 @@ impl VacantEntry<'_> {
     ///
     /// # Panics
     ///
-    /// Panics if the hash of `new` is not the hash of the entry.
+    /// Panics if the hash of `new` is not the hash of the entry, or if it is a
+    /// [`CompactLink`](super::CompactLink) and too far away from another link of the table.
     #[inline]
-    pub unsafe fn insert(self, new: NonNull<Link>) {
+    pub unsafe fn insert(self, new: NonNull<L>) {
         let Position { table, guard, group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
         group.splice(place, new.as_ptr(), Change::Insert, hash);

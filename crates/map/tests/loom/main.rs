@@ -10,6 +10,7 @@
 //! hard cases are 0 and 4, each the first link of a fine bucket, and 3, the last link before a cut.
 #![cfg(all(relativist_loom, not(relativist_shuttle)))]
 
+mod compact;
 mod flat;
 #[path = "../support/hashing.rs"]
 mod hashing;

@@ -57,6 +57,7 @@ const HARMLESS: &[&str] = &[
     "with_capacity",
     "with_capacity_and_hasher",
     "with_capacity_for_memory",
+    "with_compact_links",
     "with_hasher",
 ];
 

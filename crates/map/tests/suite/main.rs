@@ -17,6 +17,7 @@ mod batch;
 mod cached;
 mod cases;
 mod collections;
+mod compact;
 mod drops;
 mod fill;
 #[path = "../support/hashing.rs"]

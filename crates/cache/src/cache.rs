@@ -92,7 +92,8 @@ impl Cache {
     /// appending up to `max_item` bytes of key and value.
     ///
     /// # Errors
-    /// When there is no memory for the smallest table.
+    /// When there is no memory for the smallest table, or the process may not reserve addresses for
+    /// one and a half times the limit (`ulimit -v`).
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
         let created = clock.now();
         Ok(Cache {

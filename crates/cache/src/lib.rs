@@ -106,6 +106,10 @@ pub use usage::{Ages, MemoryUse, Sequence, SweepStats, Usage};
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;
 
+/// The largest useful limit of a [`Cache`]: 128 GiB. Items are linked by distances that reach twice
+/// as far, so a cache does not map memory that is further away, and evicts instead.
+pub const MAX_LIMIT: usize = relativist::raw::CompactLink::RANGE / 2;
+
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,6 @@
 //! The memory of items: blocks within a limit. This layer does not know the layout of items.
 
+mod address_space;
 pub(crate) mod allocator;
 mod arena;
 pub(crate) mod block;

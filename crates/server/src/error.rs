@@ -13,7 +13,7 @@ pub enum StartError {
     NoSuchUser(String),
     /// The operating system refused something: a description, and the error.
     System(String, io::Error),
-    /// There is no memory for an empty table.
+    /// There are no addresses, or there is no memory, for an empty cache.
     NoMemory,
     /// A thread of the server failed.
     Crashed,
@@ -41,7 +41,9 @@ impl fmt::Display for StartError {
             StartError::Usage(problem) => f.write_str(problem),
             StartError::NoSuchUser(name) => write!(f, "there is no user {name:?} to become (-u)"),
             StartError::System(what, why) => write!(f, "{what}: {why}"),
-            StartError::NoMemory => f.write_str("there is no memory for an empty table"),
+            StartError::NoMemory => f.write_str(
+                "there is no memory for an empty cache: use a smaller -m, or allow more virtual memory (ulimit -v)",
+            ),
             StartError::Crashed => f.write_str("a thread of the server failed"),
         }
     }

@@ -18,6 +18,7 @@ pub use command_line::CommandLine;
 pub(crate) use command_line::problem;
 pub use extended::{Extended, Ignored};
 pub use generate::Generated;
+pub(crate) use memory::MAX_MEBIBYTES;
 pub use memory::MemoryLimit;
 pub use ssl::{ClientCertificate, Security, Ssl};
 

@@ -10,7 +10,7 @@ use crate::item::key::HashedKey;
 use crate::item::value_ref::ValueSource;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
-use relativist::raw::{Hash, Link};
+use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
 use relativist_rcu::prefetch::prefetch;
 use std::ptr::NonNull;
@@ -182,8 +182,9 @@ impl Cache {
         const LINES: usize = 3;
         let mut hashes = [Hash::new(0); MAX_BATCH_KEYS];
         hashes.iter_mut().zip(keys).for_each(|(hash, key)| *hash = self.hashed(key).hash);
-        let near =
-            |link: NonNull<Link>| (1..LINES).for_each(|line| prefetch(link.as_ptr().wrapping_byte_add(64 * line)));
+        let near = |link: NonNull<CompactLink>| {
+            (1..LINES).for_each(|line| prefetch(link.as_ptr().wrapping_byte_add(64 * line)))
+        };
         self.store.table.prefetch(&hashes[..keys.len()], near, guard);
         hashes
     }
@@ -196,7 +197,7 @@ impl Cache {
 }
 
 /// Whether a link that the table shows belongs to the item with this key.
-pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<Link>) -> bool {
+pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<CompactLink>) -> bool {
     // SAFETY: the table holds links of items only, and shows those that the caller's read section
     // protects.
     move |link| unsafe { ItemRef::of_link(link) }.key() == key

@@ -11,7 +11,7 @@ use crate::item::status::Marks;
 use crate::item::unlinked::dispose;
 use crate::memory::allocator::{ItemAllocator, OutOfMemory, TableMemory};
 use crossbeam_utils::CachePadded;
-use relativist::raw::Table;
+use relativist::raw::{CompactLink, Table};
 use relativist::{Policy, Resizing};
 use relativist_rcu::Guard;
 use std::ops::RangeInclusive;
@@ -35,7 +35,7 @@ const GROWTH: usize = 4;
 
 /// The items of a cache.
 pub(crate) struct ItemStore {
-    pub(crate) table: Table,
+    pub(crate) table: Table<CompactLink>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) allocator: ItemAllocator,
     /// Whether items may be evicted to make room.
@@ -52,10 +52,10 @@ impl ItemStore {
     pub(crate) fn new(clock: Arc<Clock>, limit: usize) -> Result<ItemStore, OutOfMemory> {
         let policy = Policy::from(Resizing::Automatic).load_factor(LOAD).expect("the bounds are far enough apart");
         Ok(ItemStore {
-            table: Table::new(MIN_BUCKETS, policy, dispose)
+            table: Table::with_compact_links(MIN_BUCKETS, policy, dispose)
                 .map_err(|_| OutOfMemory { requested: MIN_BUCKETS * size_of::<usize>() })?,
             clock,
-            allocator: ItemAllocator::new(limit),
+            allocator: ItemAllocator::new(limit)?,
             evicts: true,
             flush: Flush::new(),
             observer: None,
@@ -120,9 +120,10 @@ impl ItemStore {
         // The charge is read when a block is requested. It must cover all items that can be stored
         // before the next block is requested.
         let soon = self.table.len() + self.allocator.max_items_in_open_blocks();
-        let grows = soon as f64 > 0.95 * buckets as f64 * LOAD.end();
+        let policy = self.table.policy();
         // A late resize catches up in one step.
-        let grown = self.table.policy().buckets_for(soon).max(GROWTH * buckets);
+        let grown = policy.buckets_for(soon).max(GROWTH * buckets).min(policy.buckets_for(usize::MAX));
+        let grows = grown > buckets && soon as f64 > 0.95 * buckets as f64 * LOAD.end();
         let bytes = |buckets| buckets * size_of::<usize>();
         TableMemory {
             bytes: bytes(buckets),
@@ -133,6 +134,12 @@ impl ItemStore {
 
     pub(crate) fn table_charge(&self) -> usize {
         self.table_memory().charge
+    }
+
+    /// The charge when a sweep moves items. Without eviction only moves make room for a larger
+    /// table, so its memory does not stand in their way.
+    pub(crate) fn table_charge_for_moves(&self) -> usize {
+        if self.evicts { self.table_charge() } else { self.table.bucket_bytes() }
     }
 }
 

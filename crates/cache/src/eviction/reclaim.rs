@@ -186,7 +186,7 @@ mod tests {
     /// that has not begun does not.
     #[test]
     fn no_store_waits_for_a_resize_that_has_not_begun() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         while let Ok(place) = allocator.allocate(50_000, AllocContext::NoLock, || 0) {
             // SAFETY: the pending item keeps the block.
             unsafe { Block::of(place) }.finish_pending();

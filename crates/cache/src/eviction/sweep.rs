@@ -194,7 +194,7 @@ impl Sweep<'_> {
         let &mut Sweep { store, now, .. } = self;
         let (allocator, is_alive) = (&store.allocator, state == Lookup::Hit);
         let copy = visits.and_then(|visits| {
-            Some((UnlinkedItem::copy(item, visits, now, allocator, || store.table_charge()).ok()?, visits))
+            Some((UnlinkedItem::copy(item, visits, now, allocator, || store.table_charge_for_moves()).ok()?, visits))
         });
         if copy.is_none() && is_alive && !store.evicts {
             return Fate::Stays;

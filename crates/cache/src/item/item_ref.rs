@@ -7,7 +7,7 @@ use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
 use crate::memory::allocator::ItemAllocator;
 use crate::memory::block::{self, Block};
-use relativist::raw::{Hash, Link};
+use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -27,7 +27,7 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item
     /// stays allocated for `'a`.
-    pub(crate) unsafe fn of_link(link: NonNull<Link>) -> ItemRef<'a> {
+    pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
         // The link is the first field of a `repr(C)` struct, so the address is the item's.
         ItemRef { item: link.cast(), lifetime: PhantomData }
     }
@@ -40,7 +40,7 @@ impl<'a> ItemRef<'a> {
         ItemRef { item: address.cast(), lifetime: PhantomData }
     }
 
-    pub(crate) fn link(self) -> NonNull<Link> {
+    pub(crate) fn link(self) -> NonNull<CompactLink> {
         self.item.cast()
     }
 

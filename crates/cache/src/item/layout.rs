@@ -1,7 +1,7 @@
 //! Items: the table's link, a header, the key and the value, in one piece of a block's memory.
 //!
 //! ```text
-//! 0      16       22          24       28         28 or 32
+//! 0      8        14          16       20         20 or 24
 //! | link | number | value len | status | (expiry) | key len | (options) | key | value | (given cas) |
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! bytes), and a bit next to the value's length says so.
 //!
 //! The [status](crate::item::status) says which other options there are: the expiry, the upper bits
-//! of the value's length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 29 bytes besides
+//! of the value's length, and the client flags. So an item has [`ITEM_OVERHEAD`] = 21 bytes besides
 //! key and value, 4 more if it may expire, 4 more if the value has at least 32 KiB, 4 more with
 //! flags that are not zero, and up to 7 for the alignment of the next item's link. The table takes
 //! another 2 to 8, at loads between 1 and 4.
@@ -29,7 +29,7 @@
 use crate::item::reserved::ItemShape;
 use crate::item::status::AtomicStatus;
 use crate::memory::block;
-use relativist::raw::Link;
+use relativist::raw::CompactLink;
 use std::mem::offset_of;
 
 /// The longest key, in bytes.
@@ -49,7 +49,7 @@ const _: () = assert!(HEADER.is_multiple_of(size_of::<u32>()));
 #[repr(C)]
 pub(crate) struct Item {
     /// First, so that a pointer to the link is a pointer to the item.
-    pub(crate) link: Link,
+    pub(crate) link: CompactLink,
     /// Drawn when the item was linked. 48 bits are enough for a million stores a second for nine
     /// years.
     pub(crate) number: [u16; 3],

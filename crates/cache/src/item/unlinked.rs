@@ -9,7 +9,7 @@ use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
 use crate::memory::block;
-use relativist::raw::{Hash, Link};
+use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
 use std::ptr::NonNull;
 
@@ -184,7 +184,12 @@ impl<'h> UnlinkedItem<'h> {
     }
 
     /// Gives the item its number and passes it to `link`, which puts it into the table.
-    pub(crate) fn link(self, number: u64, guard: &Guard, link: impl FnOnce(NonNull<Link>)) -> NonNull<Link> {
+    pub(crate) fn link(
+        self,
+        number: u64,
+        guard: &Guard,
+        link: impl FnOnce(NonNull<CompactLink>),
+    ) -> NonNull<CompactLink> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         let block = item.block();
@@ -210,7 +215,7 @@ impl Drop for UnlinkedItem<'_> {
 /// # Safety
 /// `link` is the link of an item that no thread uses any more, and the allocator is gone or being
 /// dropped.
-pub(crate) unsafe fn dispose(link: NonNull<Link>) {
+pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
     // SAFETY: the item is allocated until it is freed.
     let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
     // SAFETY: only the table still referred to it.
@@ -239,7 +244,7 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     // SAFETY: the memory is large and aligned enough for all fields. They are written one by one,
     // because the header as a whole ends in padding, where other parts begin.
     unsafe {
-        (&raw mut (*item).link).write(Link::new(init.hash));
+        (&raw mut (*item).link).write(CompactLink::new(init.hash));
         (&raw mut (*item).number).write([0; 3]);
         (&raw mut (*item).value_len).write(length as u16 & !HAS_CAS | has_cas);
         (&raw mut (*item).status).write(AtomicStatus::new(status));
@@ -285,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn an_item_has_29_bytes_besides_key_and_value() {
-        assert_eq!(ITEM_OVERHEAD, 29);
+    fn an_item_has_21_bytes_besides_key_and_value() {
+        assert_eq!(ITEM_OVERHEAD, 21);
     }
 
     #[test]
     fn open_blocks_hold_no_more_items_than_assumed() {
         // It has one open block of new items per class, because it is small.
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let smallest = block::footprint(ITEM_OVERHEAD + 1);
         let first = smallest.ilog2() / 2;
         let sizes = (first..).map(|class| smallest.max(4_usize.pow(class)));
@@ -304,7 +309,7 @@ mod tests {
 
     #[test]
     fn an_item_reads_back_as_written() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let [large, short, long] = [20_000, (1 << 15) - 1, 70_000].map(|length| vec![b'x'; length]);
         let cases: [(_, _, [&[u8]; 2]); 5] = [
             (7, 4, [b"one", b"two"]),
@@ -319,13 +324,13 @@ mod tests {
             unlinked.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
             assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
             assert_eq!((item.hit(100).flags, item.hit(100).cas), (flags, (1 << 48) - 2));
-            assert_eq!(item.footprint(), (29 + options + 250 + value.concat().len()).next_multiple_of(8));
+            assert_eq!(item.footprint(), (21 + options + 250 + value.concat().len()).next_multiple_of(8));
         }
     }
 
     #[test]
     fn an_unlinked_item_that_is_dropped_frees_its_room() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let first = unlinked(&init(b"k", [b"", b""]), &allocator).item.address();
         let second = unlinked(&init(b"other", [b"value", b""]), &allocator).item.address();
         assert_eq!(first, second);
@@ -334,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_cas_value_of_a_client_is_reported_and_the_number_kept() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let unlinked = unlinked(&ItemInit { cas: Some(u64::MAX - 1), ..init(b"key", [b"value", b""]) }, &allocator);
         let item = unlinked.item;
         unlinked.link(42, &relativist_rcu::read(), |_| ());
@@ -345,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_all_but_the_visits() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let item = unlinked(&ItemInit { has_expiry: true, ..init(b"key", [b"value", b""]) }, &allocator);
         let copy = UnlinkedItem::copy(item.item, 0, 100, &allocator, || 0).unwrap();
         assert!(item.item.set_expiry(Expiry::from_bits(77)));
@@ -359,7 +364,7 @@ mod tests {
 
     #[test]
     fn an_item_without_room_for_an_expiry_is_copied() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let cas = Some(u64::MAX);
         let item = unlinked(&ItemInit { cas, ..init(b"key", [b"value", b""]) }, &allocator);
         assert!(item.item.set_expiry(Expiry::NEVER) && !item.item.set_expiry(Expiry::from_bits(77)));

@@ -143,8 +143,11 @@ impl Drop for Reservation<'_> {
 }
 
 impl ItemAllocator {
-    /// An allocator that maps at most `limit` bytes.
-    pub(crate) fn new(limit: usize) -> ItemAllocator {
+    /// An allocator that uses at most `limit` bytes.
+    ///
+    /// # Errors
+    /// When the system has no addresses for them.
+    pub(crate) fn new(limit: usize) -> Result<ItemAllocator, OutOfMemory> {
         let capacity = (limit / MIN_BLOCKS).clamp(MIN_BLOCK, SLOT) & !(MIN_BLOCK - 1);
         // Twice as many stripes as processors, so that threads rarely share one. Fewer if the open
         // blocks would be much of the memory.
@@ -156,15 +159,15 @@ impl ItemAllocator {
             reclaimed: AtomicU64::new(0),
             expired_unfetched: AtomicU64::new(0),
         };
-        ItemAllocator {
+        Ok(ItemAllocator {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
             is_low: AtomicBool::new(false),
-            pool: CachePadded::new(Mutex::new(BlockPool::new(capacity, limit))),
+            pool: CachePadded::new(Mutex::new(BlockPool::new(capacity, limit)?)),
             returned: Condvar::new(),
             reservation_lock: Mutex::new(()),
             pinned: Arc::new(PinnedBlocks::new(limit)),
-        }
+        })
     }
 
     pub(crate) fn limit(&self) -> usize {
@@ -334,9 +337,9 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block of new items per class. Their items have at least 32, 64, 256
-        // bytes and so on, so one item in 19 bytes is an upper bound.
-        self.stripes.len() * self.capacity / 19
+        // A stripe has one open block of new items per class. Their items have at least 24, 64, 256
+        // bytes and so on, so one item in 16 bytes is an upper bound.
+        self.stripes.len() * self.capacity / 16
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a
@@ -585,7 +588,7 @@ mod tests {
     /// Reserved memory is refused to other threads, even if it is free.
     #[test]
     fn a_reservation_excludes_other_threads() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let (reserved, other) = (500_000, 600_000);
         let allocate = |size| allocator.allocate(size, AllocContext::NoLock, || 0).is_ok();
         let by_another = |size| thread::scope(|scope| scope.spawn(|| allocate(size)).join().expect("no panic"));
@@ -595,7 +598,7 @@ mod tests {
         drop(reservation);
         assert!(by_another(other));
 
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let _reservation = allocator.reserve(reserved);
         assert!(
             allocator.allocate(other, AllocContext::NoLock, || 0).is_ok(),
@@ -606,7 +609,7 @@ mod tests {
     /// When an allocator is dropped, readers may still read freed items.
     #[test]
     fn a_dropped_allocator_waits_for_readers() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let reader = Reader::enter();
         thread::scope(|scope| {
             let dropping = scope.spawn(|| drop(allocator));

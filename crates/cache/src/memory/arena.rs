@@ -1,13 +1,14 @@
-//! Address space for any number of blocks, in few mappings.
+//! Runs of addresses for any number of blocks, in few mappings.
 //!
 //! The system limits the number of mappings of a process (65530 by default). A mapping per block
-//! would reach that limit. So an arena maps *regions*, each as large as all before, and returns
-//! runs of *slots* in them. A run costs memory only where it is written, so slots can be large, and
-//! the unused end of a block's last slot costs nothing. A run that is given back loses its pages
-//! ([`discard`]) but keeps its addresses, so the mapping is not split.
+//! would reach that limit. So an arena opens large *regions* of a cache's [`AddressSpace`], and
+//! returns runs of *slots* in them. A run costs memory only where it is written, so slots can be
+//! large, and the unused end of a block's last slot costs nothing. A run that is given back loses
+//! its pages ([`discard`]) but keeps its addresses, so the mapping is not split.
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
+use crate::memory::address_space::AddressSpace;
 use nix::libc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,46 +18,38 @@ use std::ptr::{NonNull, with_exposed_provenance_mut};
 /// Bytes of a slot. Runs begin at multiples of this.
 pub(crate) const SLOT: usize = 1 << 16;
 
-/// Bytes of the first region.
-const FIRST_REGION: usize = 64 << 20;
+/// Bytes of a region. Even the largest cache has only some thousands of regions.
+const REGION: usize = 64 << 20;
 
-/// Address space, parts of which are in use.
+/// Regions, parts of which are in use.
 pub(crate) struct Arena {
     /// The free runs: from address to length, and sorted by length. No two runs are adjacent.
     by_address: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
     /// The start and the length of each region.
     regions: Vec<(NonNull<u8>, usize)>,
-    /// The length of all regions together.
-    reserved: usize,
     /// Whether the system may use huge pages. False after a run was given back: in the background,
     /// the system would fill up the huge page to which the run belonged, and the memory in use
     /// would exceed the limit.
     allows_huge_pages: bool,
 }
 
-// SAFETY: an arena owns its address space, and no part of it belongs to a thread.
+// SAFETY: an arena owns its regions, and no part of it belongs to a thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
     /// Creates an arena without regions. Huge pages must not be allowed if runs are used in part,
     /// because a huge page occupies memory as a whole.
     pub(crate) fn new(allows_huge_pages: bool) -> Arena {
-        Arena {
-            by_address: BTreeMap::new(),
-            by_length: BTreeSet::new(),
-            regions: Vec::new(),
-            reserved: 0,
-            allows_huge_pages,
-        }
+        Arena { by_address: BTreeMap::new(), by_length: BTreeSet::new(), regions: Vec::new(), allows_huge_pages }
     }
 
-    /// Returns `bytes` of unused address space, readable and writable; `None` if the system has
-    /// none.
-    pub(crate) fn take(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+    /// Returns `bytes` of unused addresses, readable and writable; `None` if neither the arena nor
+    /// `space` has them.
+    pub(crate) fn take(&mut self, bytes: usize, space: &mut AddressSpace) -> Option<NonNull<u8>> {
         let wanted = bytes.next_multiple_of(SLOT);
         if self.by_length.range((wanted, 0)..).next().is_none() {
-            self.grow(wanted)?;
+            self.grow(wanted, space)?;
         }
         let &(length, start) = self.by_length.range((wanted, 0)..).next()?;
         self.remove(start, length);
@@ -72,7 +65,11 @@ impl Arena {
             self.allows_huge_pages = false;
             self.regions.iter().for_each(|&(start, length)| forbid_huge_pages(start, length));
         }
-        let (mut start, mut length) = (start.addr().get(), bytes.next_multiple_of(SLOT));
+        self.free(start.addr().get(), bytes.next_multiple_of(SLOT));
+    }
+
+    /// Adds a free run, joined with its neighbours.
+    fn free(&mut self, mut start: usize, mut length: usize) {
         if let Some((&before, &size)) = self.by_address.range(..start).next_back()
             && before + size == start
         {
@@ -96,19 +93,16 @@ impl Arena {
         self.by_length.remove(&(length, start));
     }
 
-    /// Adds a region with room for `bytes`. It is as large as all others together, so that there
-    /// are few.
-    fn grow(&mut self, bytes: usize) -> Option<()> {
-        let generous = self.reserved.max(FIRST_REGION).max(bytes);
+    /// Adds a region with room for `bytes`.
+    fn grow(&mut self, bytes: usize, space: &mut AddressSpace) -> Option<()> {
+        let generous = bytes.max(REGION);
         let (start, length) =
-            reserve(generous).map(|start| (start, generous)).or_else(|| Some((reserve(bytes)?, bytes)))?;
+            space.open(generous).map(|start| (start, generous)).or_else(|| Some((space.open(bytes)?, bytes)))?;
         if !self.allows_huge_pages {
             forbid_huge_pages(start, length);
         }
         self.regions.push((start, length));
-        self.reserved += length;
-        let start = start.expose_provenance().get();
-        self.insert(start, length);
+        self.free(start.expose_provenance().get(), length);
         Some(())
     }
 }
@@ -183,36 +177,20 @@ pub(crate) unsafe fn unmap(start: NonNull<u8>, bytes: usize) {
 
 const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
-/// Maps `length` bytes, a multiple of [`SLOT`], at an address that is one, too.
-fn reserve(length: usize) -> Option<NonNull<u8>> {
-    let whole = length.checked_add(SLOT)?;
-    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
-    let start = unsafe { mmap_anonymous(None, NonZeroUsize::new(whole)?, READ_WRITE, flags) }.ok()?.cast::<u8>();
-    let before = start.align_offset(SLOT);
-    // SAFETY: `before` is less than a slot. The ends that are not aligned are within the mapping,
-    // and no thread uses them. If `munmap` fails, they cost no memory.
-    unsafe {
-        let middle = start.add(before);
-        for (part, rest) in [(start, before), (middle.add(length), SLOT - before)] {
-            if rest > 0 {
-                let _ = munmap(part.cast(), rest);
-            }
-        }
-        Some(middle)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nix::sys::mman::mlock;
 
+    fn space() -> AddressSpace {
+        AddressSpace::reserve(16 * REGION).unwrap()
+    }
+
     #[test]
     fn runs_are_disjoint_aligned_and_joined_again() {
-        let mut arena = Arena::new(false);
+        let (mut arena, mut space) = (Arena::new(false), space());
         let sizes = [1, SLOT, SLOT + 1, 5 * SLOT, 3, 2 * SLOT];
-        let runs: Vec<_> = sizes.iter().map(|&bytes| (arena.take(bytes).unwrap(), bytes)).collect();
+        let runs: Vec<_> = sizes.iter().map(|&bytes| (arena.take(bytes, &mut space).unwrap(), bytes)).collect();
         for &(start, bytes) in &runs {
             assert_eq!(start.addr().get() % SLOT, 0);
             // SAFETY: the run is ours, and has at least this number of bytes.
@@ -232,8 +210,8 @@ mod tests {
         }
         assert_eq!(arena.by_address.len(), 1, "{:?}", arena.by_address);
         assert_eq!(arena.by_length.len(), 1);
-        assert_eq!(arena.by_address.values().sum::<usize>(), arena.reserved);
-        let again = arena.take(sizes.iter().sum()).unwrap();
+        assert_eq!(arena.by_address.values().sum::<usize>(), REGION);
+        let again = arena.take(sizes.iter().sum(), &mut space).unwrap();
         // SAFETY: the run is ours.
         assert_eq!(unsafe { again.read() }, 0, "what was discarded is zero");
     }
@@ -241,8 +219,8 @@ mod tests {
     /// With `-k` all memory is locked.
     #[test]
     fn locked_memory_is_discarded_too() {
-        let mut arena = Arena::new(false);
-        let start = arena.take(SLOT).unwrap();
+        let (mut arena, mut space) = (Arena::new(false), space());
+        let start = arena.take(SLOT, &mut space).unwrap();
         // SAFETY: the run is ours.
         unsafe {
             start.write(7);
@@ -289,8 +267,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn discarding_locked_memory_splits_no_mapping() {
         const SLOTS: usize = 32;
-        let mut arena = Arena::new(false);
-        let start = arena.take(SLOTS * SLOT).unwrap();
+        let (mut arena, mut space) = (Arena::new(false), space());
+        let start = arena.take(SLOTS * SLOT, &mut space).unwrap();
         // SAFETY: the run is ours.
         if let Err(error) = unsafe { mlock(start.cast(), SLOTS * SLOT) } {
             return eprintln!("not tested: cannot lock 2 MiB of memory: {error}");
@@ -315,8 +293,8 @@ mod tests {
         if !has_huge_pages() {
             return;
         }
-        let mut arena = Arena::new(false);
-        let start = arena.take(3 * SLOT).unwrap();
+        let (mut arena, mut space) = (Arena::new(false), space());
+        let start = arena.take(3 * SLOT, &mut space).unwrap();
         let before = mappings(start, 3 * SLOT);
         // SAFETY: the run is ours, and has these bytes.
         unsafe { replace(start.add(SLOT), SLOT) };
@@ -335,24 +313,25 @@ mod tests {
             let all = mappings(start, bytes);
             all.iter().all(|flags| flags.split(' ').any(|flag| flag == "nh"))
         };
-        let mut arena = Arena::new(true);
-        let (one, other) = (arena.take(SLOT).unwrap(), arena.take(2 * FIRST_REGION).unwrap());
-        assert!(!is_poisoned(one, SLOT) && !is_poisoned(other, 2 * FIRST_REGION));
+        let (mut arena, mut space) = (Arena::new(true), space());
+        let (one, other) = (arena.take(SLOT, &mut space).unwrap(), arena.take(2 * REGION, &mut space).unwrap());
+        assert!(!is_poisoned(one, SLOT) && !is_poisoned(other, 2 * REGION));
         // SAFETY: the run is ours, and not used any more.
         unsafe { discard(one, SLOT) };
         arena.give_back(one, SLOT);
-        assert!(is_poisoned(one, SLOT) && is_poisoned(other, 2 * FIRST_REGION));
-        let later = arena.take(8 * FIRST_REGION).unwrap();
-        assert!(is_poisoned(later, 8 * FIRST_REGION), "regions to come");
+        assert!(is_poisoned(one, SLOT) && is_poisoned(other, 2 * REGION));
+        let later = arena.take(8 * REGION, &mut space).unwrap();
+        assert!(is_poisoned(later, 8 * REGION), "regions to come");
     }
 
     #[test]
     fn a_run_larger_than_a_region_finds_room() {
-        let mut arena = Arena::new(true);
-        let large = arena.take(3 * FIRST_REGION).unwrap();
+        let (mut arena, mut space) = (Arena::new(true), space());
+        let large = arena.take(3 * REGION, &mut space).unwrap();
         // SAFETY: the run is ours, and has these bytes.
-        unsafe { large.add(3 * FIRST_REGION - 1).write(1) };
-        arena.take(FIRST_REGION).unwrap();
-        assert_eq!(arena.reserved, 6 * FIRST_REGION, "regions double what there is");
+        unsafe { large.add(3 * REGION - 1).write(1) };
+        arena.take(REGION, &mut space).unwrap();
+        let lengths: Vec<_> = arena.regions.iter().map(|&(_, length)| length).collect();
+        assert_eq!(lengths, [3 * REGION, REGION]);
     }
 }

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn memory_outside_items_is_poisoned() {
-        let allocator = ItemAllocator::new(1 << 20);
+        let allocator = ItemAllocator::new(1 << 20).unwrap();
         let place = allocator.allocate(64, AllocContext::NoLock, || 0).unwrap();
         let address = |offset: usize| place.as_ptr().wrapping_add(offset).cast_const();
         assert!(!is_poisoned(address(0)) && !is_poisoned(address(63)) && is_poisoned(address(64)));

@@ -2,10 +2,10 @@
 //!
 //! Every function takes constant or logarithmic time, and reads no block's memory beyond its
 //! header. Longer work is returned to the caller, which does it without the lock. The only system
-//! call maps a region of addresses. Each region is larger than those before, so there are only a
-//! few in the life of a cache.
+//! call opens a region of addresses, once per 64 MiB.
 
-use crate::memory::allocator::AllocContext;
+use crate::memory::address_space::AddressSpace;
+use crate::memory::allocator::{AllocContext, OutOfMemory};
 use crate::memory::arena::{Arena, SLOT};
 use crate::memory::block::{Block, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
@@ -72,6 +72,8 @@ pub(crate) struct BlockPool {
     /// Addresses of blocks that fill their slots, and of others.
     whole: Arena,
     partial: Arena,
+    /// Where both find more addresses.
+    space: AddressSpace,
 }
 
 /// A store that failed for lack of room, without eviction. Later stores fail until something is
@@ -122,8 +124,8 @@ pub(crate) enum Source {
 }
 
 impl BlockPool {
-    pub(crate) fn new(capacity: usize, limit: usize) -> BlockPool {
-        BlockPool {
+    pub(crate) fn new(capacity: usize, limit: usize) -> Result<BlockPool, OutOfMemory> {
+        Ok(BlockPool {
             queues: [const { BTreeMap::new() }; policy::QUEUES],
             compactable: BTreeMap::new(),
             queued: BlockSum::default(),
@@ -151,7 +153,8 @@ impl BlockPool {
             capacity,
             whole: Arena::new(true),
             partial: Arena::new(false),
-        }
+            space: AddressSpace::reserve(limit)?,
+        })
     }
 
     pub(crate) fn mapped(&self) -> usize {
@@ -249,7 +252,8 @@ impl BlockPool {
             return Source::Block(block);
         }
         if self.taken() + capacity <= self.limit {
-            let Some(address) = self.arena(capacity).take(capacity) else { return Source::Nowhere };
+            let (arena, space) = self.arena(capacity);
+            let Some(address) = arena.take(capacity, space) else { return Source::Nowhere };
             self.mapped += capacity;
             self.checked_out += 1;
             return Source::Address(address);
@@ -317,16 +321,16 @@ impl BlockPool {
     /// Notes runs (address and bytes) that were given back to the system.
     pub(crate) fn given_back(&mut self, runs: impl IntoIterator<Item = (NonNull<u8>, usize)>) {
         for (start, capacity) in runs {
-            self.arena(capacity).give_back(start, capacity);
+            self.arena(capacity).0.give_back(start, capacity);
             self.mapped -= capacity;
             self.checked_out -= 1;
         }
     }
 
-    /// The arena for blocks of `capacity`. Only blocks that fill their slots may use huge pages:
-    /// with others, memory would be used that is not counted.
-    fn arena(&mut self, capacity: usize) -> &mut Arena {
-        if capacity == SLOT { &mut self.whole } else { &mut self.partial }
+    /// The arena for blocks of `capacity`, and where it finds more addresses. Only blocks that fill
+    /// their slots may use huge pages: with others, memory would be used that is not counted.
+    fn arena(&mut self, capacity: usize) -> (&mut Arena, &mut AddressSpace) {
+        (if capacity == SLOT { &mut self.whole } else { &mut self.partial }, &mut self.space)
     }
 
     fn take_free(&mut self, capacity: usize) -> Option<Block> {
@@ -600,7 +604,7 @@ impl BlockPool {
         for block in blocks {
             // SAFETY: the cache is gone, so only its table still has items, and frees them.
             if let Some((start, capacity)) = unsafe { block.detach() } {
-                self.arena(capacity).give_back(start, capacity);
+                self.arena(capacity).0.give_back(start, capacity);
             }
         }
     }

@@ -50,7 +50,7 @@ fn small_caches_hold_items_of_a_few_kib() {
 }
 
 /// In a full cache without eviction, scattered deleted items make room, although no block becomes
-/// empty.
+/// empty. They do so although the table is about to grow.
 #[test]
 fn without_eviction_scattered_deleted_items_make_room() {
     let (cache, _) = cache(4 << 20);

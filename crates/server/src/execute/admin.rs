@@ -5,6 +5,7 @@ use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
 use super::{Dump, Executor, Outcome, Session, Transport, append_reply};
 use crate::observability::log;
+use crate::options::MAX_MEBIBYTES;
 use relativist_memcache::{Admin, Words, number, reply};
 
 /// The smallest memory limit that a client may set, in MiB.
@@ -73,6 +74,9 @@ impl Executor<'_> {
             Some(..MIN_MEMORY) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Some(mebibytes) if mebibytes > MAX_MEMORY => {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
+            }
+            Some(mebibytes) if mebibytes > MAX_MEBIBYTES.into() => {
+                b"MEMLIMIT_ADJUST_FAILED cannot set maxbytes to more than 131072m\r\n"
             }
             Some(mebibytes) => {
                 self.tenant.cache.set_limit((mebibytes as usize) << 20);

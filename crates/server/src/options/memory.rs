@@ -8,6 +8,9 @@ use std::str::FromStr;
 /// read_buf_mem_limit` changes that), threads, and the program itself.
 const MIN_REST: u64 = 96;
 
+/// The largest limit, in MiB.
+pub(crate) const MAX_MEBIBYTES: u32 = (relativist_cache::MAX_LIMIT / MEBIBYTE) as u32;
+
 /// The limit on the memory for items and table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MemoryLimit {
@@ -28,14 +31,15 @@ impl MemoryLimit {
         Some(format!("-m auto: {share} MiB for items and table, of {all} MiB ({file})"))
     }
 
-    /// Three quarters of the bound, or less if otherwise less than [`MIN_REST`] would be left.
+    /// Three quarters of the bound, or less if otherwise less than [`MIN_REST`] would be left, and
+    /// at most [`MAX_MEBIBYTES`].
     fn share(bound: Bound) -> Result<MemoryLimit, String> {
         let all = bound.bytes / MEBIBYTE as u64;
         match all.saturating_sub((all / 4).max(MIN_REST)) {
             0 => {
                 Err(format!("{all} MiB ({}) are too few: the server needs {MIN_REST} besides -m", bound.file.display()))
             }
-            share => Ok(MemoryLimit { mebibytes: share.try_into().unwrap_or(u32::MAX), bound: Some(bound) }),
+            share => Ok(MemoryLimit { mebibytes: share.min(MAX_MEBIBYTES.into()) as u32, bound: Some(bound) }),
         }
     }
 }
@@ -48,8 +52,8 @@ impl FromStr for MemoryLimit {
         match text {
             "auto" => MemoryLimit::share(lowest_bound().ok_or("cannot find out how much memory there is")?.clone()),
             _ => match text.parse() {
-                Ok(mebibytes @ 1..) => Ok(MemoryLimit { mebibytes, bound: None }),
-                _ => Err("neither `auto` nor a number of MiB from 1 on".into()),
+                Ok(mebibytes @ 1..=MAX_MEBIBYTES) => Ok(MemoryLimit { mebibytes, bound: None }),
+                _ => Err(format!("neither `auto` nor a number of MiB from 1 to {MAX_MEBIBYTES}")),
             },
         }
     }
@@ -65,7 +69,8 @@ mod tests {
             let bytes = mebibytes * MEBIBYTE as u64 + 1;
             MemoryLimit::share(Bound { bytes, file: "/limit".into() }).map(|limit| limit.mebibytes)
         };
-        for (all, part) in [(97, 1), (256, 160), (384, 288), (1024, 768), (8192, 6144), (u64::MAX >> 21, u32::MAX)] {
+        for (all, part) in [(97, 1), (256, 160), (384, 288), (1024, 768), (8192, 6144), (u64::MAX >> 21, MAX_MEBIBYTES)]
+        {
             assert_eq!(share(all), Ok(part), "{all}");
         }
         for too_few in [0, 64, 96] {
@@ -76,10 +81,10 @@ mod tests {
 
     #[test]
     fn a_number_of_mebibytes_is_taken_as_it_is() {
-        let limit: MemoryLimit = "4294967295".parse().unwrap();
-        assert_eq!(limit.bytes(), 4_294_967_295 << 20);
+        let limit: MemoryLimit = "131072".parse().unwrap();
+        assert_eq!(limit.bytes(), 128 << 30);
         assert!(limit.explanation().is_none());
-        for wrong in ["", "0", "-1", "4294967296", "1.5", "1g", "Auto"] {
+        for wrong in ["", "0", "-1", "131073", "1.5", "1g", "Auto"] {
             assert!(wrong.parse::<MemoryLimit>().is_err(), "{wrong:?}");
         }
     }

@@ -176,6 +176,28 @@ fn memory_is_not_locked_below_a_limit() {
     locks_memory(&mut command, &folder.path().join("ports"));
 }
 
+/// With a limit on virtual memory, the server reserves addresses for `-m` only.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_limit_on_virtual_memory_must_allow_for_the_cache() {
+    let limited = |memory: &str| {
+        let mut command = Command::new("sh");
+        let script = "ulimit -v 4000000 && exec \"$0\" \"$@\"";
+        command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", "-m", memory]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("ports");
+    let daemon = Daemon::start(limited("1024").env("MEMCACHED_PORT_FILENAME", &port_file));
+    assert_eq!(converse(ports(&port_file)[0], "set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    let refused = limited("4096").output().unwrap();
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(71), "{stderr}");
+    assert!(stderr.contains("use a smaller -m, or allow more virtual memory (ulimit -v)"), "{stderr}");
+}
+
 /// The owner of the folder could replace the socket by a link, which root would follow.
 #[test]
 fn root_makes_no_unix_socket_for_another_user() {

@@ -355,6 +355,7 @@ fn settings_report_the_configuration() {
     let refusal = "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n";
     client.ask("cache_memlimit 8589934592\r\n", refusal);
     client.ask("cache_memlimit 18446744073709551615\r\n", refusal);
+    client.ask("cache_memlimit 131073\r\n", "MEMLIMIT_ADJUST_FAILED cannot set maxbytes to more than 131072m\r\n");
 }
 
 /// Flags give some of these sizes in KiB or MiB.

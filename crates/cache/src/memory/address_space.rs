@@ -1,0 +1,156 @@
+//! The addresses of a cache's memory, reserved when the cache is created.
+//!
+//! Compact links ([`CompactLink`]) lead from one item to another, so all memory of a cache must lie
+//! within their range. The system puts a mapping where it finds room: in a process with many
+//! mappings that may be out of reach. So a cache reserves as many addresses as links reach before
+//! it has its first item, and opens them for use one after the other.
+//!
+//! Reserved addresses cannot be accessed, and cost no memory: the system counts them neither as
+//! promised (`vm.overcommit_memory`) nor as data, and writes nothing of them to a core file. They
+//! do count as virtual memory. Where that is limited (`ulimit -v`), a cache reserves what its own
+//! limit needs, and cannot use more if that is raised later.
+//!
+//! The alternative is to map each region at an address within reach that is free then. It may find
+//! none: other mappings of the process, such as that of a large file, may have filled the range.
+
+use crate::memory::allocator::OutOfMemory;
+use crate::memory::arena::SLOT;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use relativist::raw::CompactLink;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+/// Addresses that a cache's arenas need in addition to those of its blocks, at least.
+const SPARE: usize = 128 << 20;
+
+/// Addresses that are reserved, and not used yet.
+pub(crate) struct AddressSpace {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: these addresses belong to this value, and no part of them to a thread.
+unsafe impl Send for AddressSpace {}
+
+impl AddressSpace {
+    /// Reserves the addresses of a cache with this limit.
+    ///
+    /// # Errors
+    /// When the system refuses even those that the limit needs.
+    pub(crate) fn reserve(limit: usize) -> Result<AddressSpace, OutOfMemory> {
+        // Blocks do not use every slot to its end.
+        let enough = limit.saturating_add(limit / 2).saturating_add(SPARE).min(CompactLink::RANGE) / SLOT * SLOT;
+        // ThreadSanitizer supports only addresses for a few caches that reserve all.
+        let most = if cfg!(relativist_sanitizer = "thread") { enough } else { CompactLink::RANGE };
+        let reserved = [most, enough].into_iter().find_map(|length| Some((reserve(length)?, length)));
+        let (start, length) = reserved.ok_or(OutOfMemory { requested: enough })?;
+        Ok(AddressSpace { start, length })
+    }
+
+    /// Makes the next `bytes`, a multiple of [`SLOT`], readable and writable, and returns their
+    /// address. `None` if there are fewer left, or if the system promises no more memory.
+    pub(crate) fn open(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        let start = self.start;
+        let rest = self.length.checked_sub(bytes)?;
+        // SAFETY: this part of our own mapping is not used.
+        unsafe { mprotect(start.cast(), bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE) }.ok()?;
+        // SAFETY: at most the end of the mapping.
+        self.start = unsafe { start.add(bytes) };
+        self.length = rest;
+        Some(start)
+    }
+}
+
+impl Drop for AddressSpace {
+    fn drop(&mut self) {
+        // SAFETY: this part of our own mapping is not used. If this fails, it costs no memory.
+        let _ = unsafe { munmap(self.start.cast(), self.length) };
+    }
+}
+
+/// Maps `length` bytes, a multiple of [`SLOT`], at an address that is one, too. They cannot be
+/// accessed.
+fn reserve(length: usize) -> Option<NonNull<u8>> {
+    let whole = NonZeroUsize::new(length.checked_add(SLOT)?)?;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+    let start = unsafe { mmap_anonymous(None, whole, ProtFlags::PROT_NONE, flags) }.ok()?.cast::<u8>();
+    let before = start.align_offset(SLOT);
+    // SAFETY: `before` is less than a slot. The ends that are not aligned are within the mapping,
+    // and no thread uses them. If `munmap` fails, they cost no memory.
+    unsafe {
+        let middle = start.add(before);
+        for (part, rest) in [(start, before), (middle.add(length), SLOT - before)] {
+            if rest > 0 {
+                let _ = munmap(part.cast(), rest);
+            }
+        }
+        Some(middle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::arena::Arena;
+
+    /// Maps all addresses for a long way around the next mapping, except for a few slots: there the
+    /// system puts the next small mapping.
+    #[cfg(not(relativist_sanitizer = "thread"))]
+    fn crowd() -> Vec<AddressSpace> {
+        let crowd = (0..4).map(|_| reserve(CompactLink::RANGE).expect("addresses"));
+        let mut crowd: Vec<_> = crowd.map(|start| AddressSpace { start, length: CompactLink::RANGE }).collect();
+        // SAFETY: within the mapping.
+        let middle = unsafe { crowd[1].start.add(CompactLink::RANGE / 2) };
+        let hole = 4 * SLOT;
+        // SAFETY: as above. Nothing uses these addresses.
+        unsafe { munmap(middle.cast(), hole) }.expect("a hole");
+        crowd[1].length /= 2;
+        // SAFETY: as above.
+        crowd.push(AddressSpace { start: unsafe { middle.add(hole) }, length: CompactLink::RANGE / 2 - hole });
+        crowd
+    }
+
+    /// All memory lies within reach, whatever else the process maps, before and later.
+    #[test]
+    #[cfg(not(relativist_sanitizer = "thread"))]
+    fn other_mappings_take_no_addresses_from_a_cache() {
+        let _before = crowd();
+        let mut space = AddressSpace::reserve(1 << 20).unwrap();
+        assert_eq!(space.length, CompactLink::RANGE);
+        let reach = space.start..space.start.map_addr(|first| first.saturating_add(CompactLink::RANGE));
+        let _later = crowd();
+        for allows_huge_pages in [true, false] {
+            let mut arena = Arena::new(allows_huge_pages);
+            for bytes in [SLOT, 1 << 30, CompactLink::RANGE / 8] {
+                let start = arena.take(bytes, &mut space).unwrap();
+                // SAFETY: the run is ours, and has these bytes.
+                let last = unsafe { start.add(bytes - 1) };
+                // SAFETY: as above.
+                unsafe { last.write(1) };
+                assert!(reach.contains(&start) && reach.contains(&last));
+            }
+        }
+    }
+
+    /// Where addresses are few, a cache can open those that it has reserved, to the last one.
+    #[test]
+    fn reserved_addresses_can_be_used_to_the_end() {
+        let length = 3 * SLOT;
+        let mut space = AddressSpace { start: reserve(length).unwrap(), length };
+        let mut arena = Arena::new(false);
+        let runs = [(); 3].map(|()| arena.take(SLOT, &mut space).unwrap());
+        // SAFETY: the runs are ours.
+        runs.iter().for_each(|start| unsafe { start.write_bytes(1, SLOT) });
+        assert_eq!(arena.take(SLOT, &mut space), None);
+        arena.give_back(runs[1], SLOT);
+        assert_eq!(arena.take(SLOT, &mut space), Some(runs[1]));
+    }
+
+    #[test]
+    #[cfg(not(relativist_sanitizer = "thread"))]
+    fn a_cache_reserves_no_more_than_links_reach() {
+        let space = AddressSpace::reserve(usize::MAX).unwrap();
+        assert_eq!(space.length, CompactLink::RANGE, "more is out of reach");
+    }
+}

@@ -1,10 +1,10 @@
 //! The core of a cache: how entries come into it and leave it, within the limit.
 //!
-//! **The limit.** [`Limit`] has the weight of all entries in the map, and of those that are
-//! about to be. A thread that inserts an entry first adds its weight, if the sum stays within the
-//! capacity, and evicts until it does. A thread that unlinks an entry from the map subtracts its
-//! weight afterwards. So the entries in the map never exceed the capacity, at no instant. Lookups
-//! read neither number.
+//! **The limit.** [`Limit`] has the room that the entries in the map, and those that are about to
+//! be, leave of the capacity. A thread that inserts an entry first takes room for its weight, and
+//! evicts until there is enough. A thread that unlinks an entry from the map gives its room back
+//! afterwards. A thread that lowers the capacity takes room, too, and lowers it by what it has got.
+//! So the entries in the map never exceed the capacity, at no instant. Lookups read neither number.
 //!
 //! **Queues.** Each entry belongs to a shard, by its hash, which has queues and a lock. The shards
 //! share the capacity. An insertion evicts from the shard of its key, and from the next ones if
@@ -281,22 +281,15 @@ where
         unsafe { queues.admit(slot_of(node), hash.get(), visits) };
     }
 
-    /// Adds to the weight. Evicts entries until this is possible, beginning in the shard of this
-    /// hash. Returns `None` if there was nothing to evict: other threads are about to insert or to
-    /// remove entries. Then the caller checks the capacity, and tries again.
+    /// Takes room for this weight. Evicts entries until there is enough, beginning in the shard of
+    /// this hash. Returns `None` if there was nothing to evict: other threads are about to insert
+    /// or to remove entries. Then the caller checks the capacity, and tries again.
     fn reserve<'c>(&'c self, weight: u64, hash: raw::Hash, guard: &Guard) -> Option<Reservation<'c>> {
         let mut reservation = self.limit.reservation();
         loop {
-            if reservation.held < weight {
-                if self.limit.add(weight - reservation.held) {
-                    reservation.held = weight;
-                    return Some(reservation);
-                }
-            } else if self.limit.weight() <= self.limit.capacity() {
+            if self.limit.add(weight.saturating_sub(reservation.held)) {
+                reservation.held = reservation.held.max(weight);
                 return Some(reservation);
-            } else {
-                // The capacity was reduced.
-                reservation.release();
             }
             match self.evict(self.shard_of(hash), Some(hash), guard) {
                 // Kept, so that no other thread gets it first.
@@ -450,9 +443,8 @@ where
     /// Changes the capacity. Evicts entries until they fit.
     pub(super) fn set_capacity(&self, capacity: u64) {
         self.map.table.assert_unlocked();
-        self.limit.set_capacity(capacity);
         let mut shards = (0..self.shards.len()).cycle();
-        while self.limit.is_exceeded() {
+        while !self.limit.try_set_capacity(capacity) {
             let shard = shards.next().expect("there is a shard");
             match self.evict(shard, None, &read()) {
                 Some(released) => self.limit.release(released),

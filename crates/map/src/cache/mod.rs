@@ -77,9 +77,9 @@ use crate::raw;
 /// # The limit
 ///
 /// The sum of the weights of all entries never exceeds the capacity, at no instant and however keys
-/// hash, except while [`set_capacity`](Cache::set_capacity) evicts. An entry may be as heavy as the
-/// whole cache. A heavier one is refused, and [given back](TooHeavy). The weight of an entry is 1
-/// without a [weigher](Builder::weigher), and never changes while the entry is in the cache.
+/// hash, also while [`set_capacity`](Cache::set_capacity) changes it. An entry may be as heavy as
+/// the whole cache. A heavier one is refused, and [given back](TooHeavy). The weight of an entry is
+/// 1 without a [weigher](Builder::weigher), and never changes while the entry is in the cache.
 ///
 /// # Which entries are evicted
 ///
@@ -211,7 +211,8 @@ impl<K, V, S> Cache<K, V, S> {
     }
 
     /// Returns the sum of the weights of all entries, including those that other threads are about
-    /// to insert. It never exceeds the [capacity](Cache::capacity).
+    /// to insert. It never exceeds the [capacity](Cache::capacity). While another thread changes
+    /// the capacity, the difference may count as well.
     pub fn weight(&self) -> u64 {
         self.core.weight()
     }
@@ -398,9 +399,9 @@ where
         self.core.clear();
     }
 
-    /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits: until this
-    /// function returns, the weight may exceed the new capacity. If the
-    /// [listener](Builder::on_evict) panics, that lasts until the next insertion.
+    /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
+    /// the capacity step by step with the weight. If the [listener](Builder::on_evict) panics, the
+    /// capacity stays between the old one and the new one.
     ///
     /// ```
     /// let cache = relativist::Cache::new(100);

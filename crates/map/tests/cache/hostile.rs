@@ -190,6 +190,20 @@ fn a_comparison_that_updates_the_cache_panics_or_succeeds() {
     assert_eq!((cache.len(), cache.weight()), (0, 0));
 }
 
+/// The capacity is lowered only as far as entries have left.
+#[test]
+fn the_limit_holds_after_a_panic_while_the_capacity_is_lowered() {
+    let cache: Cache<u32, u32> = Cache::builder().capacity(10).on_evict(|_, _, _| may_panic()).build();
+    (0..10).for_each(|n| cache.insert(n, n).unwrap());
+    CALLS_LEFT.set(3);
+    assert!(catch_unwind(AssertUnwindSafe(|| cache.set_capacity(2))).is_err());
+    CALLS_LEFT.set(usize::MAX);
+    // The fourth eviction has panicked before its room was taken.
+    assert_eq!((cache.len(), cache.weight(), cache.capacity()), (6, 6, 7));
+    cache.set_capacity(2);
+    assert_eq!((cache.len(), cache.weight(), cache.capacity()), (2, 2, 2));
+}
+
 #[test]
 fn the_function_for_evicted_entries_may_use_the_cache() {
     let shared = Arc::new(OnceLock::<Weak<Cache<u32, u32>>>::new());

@@ -456,6 +456,10 @@ impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
 
 impl<K, V, S> FusedIterator for Iter<'_, K, V, S> {}
 
+// As for `Cache`. Keys and values are seen by reference.
+impl<K: RefUnwindSafe, V: RefUnwindSafe, S> UnwindSafe for Iter<'_, K, V, S> {}
+impl<K: RefUnwindSafe, V: RefUnwindSafe, S> RefUnwindSafe for Iter<'_, K, V, S> {}
+
 impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Iter")

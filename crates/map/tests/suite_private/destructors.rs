@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use relativist::{HashMap, PrivateMap};
-use relativist_rcu::is_reading;
+use relativist_rcu::{is_reading, read};
 
 use crate::reentrance::in_time;
 use crate::tested::reclaim;
@@ -36,6 +36,17 @@ fn run_outside_of_sections_of_the_process() {
     map.insert_many((0..1000).map(|n| (n, Value)));
     drop(map);
     assert_eq!(INSIDE.load(Relaxed), 0, "of {DROPPED:?} destructors");
+}
+
+/// Moving entries out waits for no section of the process: the thread in it may wait for this one.
+#[test]
+fn moving_out_does_not_wait_for_readers_of_the_process() {
+    in_time(|| {
+        let map: PrivateMap<u64, u64> = (0..200_000).map(|n| (n, n)).collect();
+        let _guard = read();
+        let moving = std::thread::spawn(|| map.into_iter().filter(|&(key, value)| key == value).count());
+        assert_eq!(moving.join().unwrap(), 200_000);
+    });
 }
 
 /// T9: a panic does not keep others from being dropped.

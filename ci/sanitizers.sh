@@ -31,7 +31,7 @@ check() {
   echo "== $1: $sanitizer sanitizer"
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
-    map) run --package relativist --test stress --test stress_flat ;;
+    map) run --package relativist --test stress --test stress_flat --test stress_private ;;
     baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
     cache) run --package relativist-cache --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;

@@ -89,7 +89,7 @@ def users(folder):
 
 
 def load_tenant(port):
-    """Stores more and more items as a user of the tenant, and asks for two that may be there, until the server ends."""
+    """Stores more and more items as a user of the tenant, and asks for items, until the server ends."""
     value = "v" * 1000
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"set login 0 0 11\r\nteam secret\r\n")

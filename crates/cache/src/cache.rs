@@ -93,7 +93,7 @@ impl Cache {
     ///
     /// # Errors
     /// When there is no memory for the smallest table, or the process may not reserve addresses for
-    /// one and a half times the limit (`ulimit -v`).
+    /// one and a half times the limit and 128 MiB more (`ulimit -v`).
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
         let created = clock.now();
         Ok(Cache {

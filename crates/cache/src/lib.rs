@@ -106,8 +106,8 @@ pub use usage::{Ages, MemoryUse, Sequence, SweepStats, Usage};
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.
 pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;
 
-/// The largest useful limit of a [`Cache`]: 128 GiB. Items are linked by distances that reach twice
-/// as far, so a cache does not map memory that is further away, and evicts instead.
+/// The largest limit that a [`Cache`] can use: 128 GiB. Links reach 256 GiB, and the unused ends of
+/// blocks take some of that. A cache that runs out of addresses evicts, whatever its limit.
 pub const MAX_LIMIT: usize = relativist::raw::CompactLink::RANGE / 2;
 
 #[cfg(doctest)]

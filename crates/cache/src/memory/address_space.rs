@@ -1,17 +1,17 @@
 //! The addresses of a cache's memory, reserved when the cache is created.
 //!
 //! Compact links ([`CompactLink`]) lead from one item to another, so all memory of a cache must lie
-//! within their range. The system puts a mapping where it finds room: in a process with many
-//! mappings that may be out of reach. So a cache reserves as many addresses as links reach before
-//! it has its first item, and opens them for use one after the other.
+//! within their range. The system places a mapping wherever it finds room. In a process with many
+//! mappings, that may be out of reach. So before it stores its first item, a cache reserves a range
+//! as long as links reach. It opens parts of the range as it needs them, from the start on.
 //!
-//! Reserved addresses cannot be accessed, and cost no memory: the system counts them neither as
-//! promised (`vm.overcommit_memory`) nor as data, and writes nothing of them to a core file. They
-//! do count as virtual memory. Where that is limited (`ulimit -v`), a cache reserves what its own
-//! limit needs, and cannot use more if that is raised later.
+//! Reserved addresses cannot be accessed, and cost no memory: they count neither as committed
+//! (`vm.overcommit_memory`) nor as data, and are not in core files. They do count as virtual memory.
+//! If that is limited (`ulimit -v`), a cache reserves only what its memory limit needs, and cannot
+//! use more if its memory limit is raised later.
 //!
-//! The alternative is to map each region at an address within reach that is free then. It may find
-//! none: other mappings of the process, such as that of a large file, may have filled the range.
+//! The alternative is to map each region within reach when it is needed. Then there may be no free
+//! place: other mappings of the process, such as that of a large file, may have filled the range.
 
 use crate::memory::allocator::OutOfMemory;
 use crate::memory::arena::SLOT;
@@ -38,9 +38,11 @@ impl AddressSpace {
     /// # Errors
     /// When the system refuses even those that the limit needs.
     pub(crate) fn reserve(limit: usize) -> Result<AddressSpace, OutOfMemory> {
-        // Blocks do not use every slot to its end.
+        // Blocks do not use every slot to its end. An item of 16 KiB or more has slots of its own, up
+        // to 3.2 times its memory. If most items are like this, the addresses can run out before
+        // the limit is reached; then the cache evicts.
         let enough = limit.saturating_add(limit / 2).saturating_add(SPARE).min(CompactLink::RANGE) / SLOT * SLOT;
-        // ThreadSanitizer supports only addresses for a few caches that reserve all.
+        // ThreadSanitizer has too few addresses for many caches that reserve the whole range.
         let most = if cfg!(relativist_sanitizer = "thread") { enough } else { CompactLink::RANGE };
         let reserved = [most, enough].into_iter().find_map(|length| Some((reserve(length)?, length)));
         let (start, length) = reserved.ok_or(OutOfMemory { requested: enough })?;
@@ -48,7 +50,7 @@ impl AddressSpace {
     }
 
     /// Makes the next `bytes`, a multiple of [`SLOT`], readable and writable, and returns their
-    /// address. `None` if there are fewer left, or if the system promises no more memory.
+    /// address. `None` if there are fewer left, or if the system refuses to commit more.
     pub(crate) fn open(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         let start = self.start;
         let rest = self.length.checked_sub(bytes)?;
@@ -68,7 +70,7 @@ impl Drop for AddressSpace {
     }
 }
 
-/// Maps `length` bytes, a multiple of [`SLOT`], at an address that is one, too. They cannot be
+/// Maps `length` bytes, a multiple of [`SLOT`], at an address that is also one. They cannot be
 /// accessed.
 fn reserve(length: usize) -> Option<NonNull<u8>> {
     let whole = NonZeroUsize::new(length.checked_add(SLOT)?)?;

@@ -3,8 +3,9 @@
 //! **The limit.** [`Limit`] has the room that the entries in the map, and those that are about to
 //! be, leave of the capacity. A thread that inserts an entry first takes room for its weight, and
 //! evicts until there is enough. A thread that unlinks an entry from the map gives its room back
-//! afterwards. A thread that lowers the capacity takes room, too, and lowers it by what it has got.
-//! So the entries in the map never exceed the capacity, at no instant. Lookups read neither number.
+//! afterwards. A thread that lowers the capacity takes room first, and lowers it by what it took.
+//! So the entries in the map never exceed the capacity, not even briefly. Lookups read neither
+//! number.
 //!
 //! **Queues.** Each entry belongs to a shard, by its hash, which has queues and a lock. The shards
 //! share the capacity. An insertion evicts from the shard of its key, and from the next ones if

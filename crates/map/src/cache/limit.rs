@@ -1,11 +1,11 @@
 //! The capacity, and the room that is left of it.
 //!
-//! The room is one number, so that taking it is one atomic step: no thread takes room that is not
-//! there, also while another one changes the capacity. To lower the capacity is to take room for
-//! good.
+//! The room is one number, so that taking it is one atomic step: no thread takes more than
+//! is left, even while another thread changes the capacity. Lowering the capacity takes room and
+//! does not give it back.
 //!
-//! The orderings make room a semaphore. Whoever takes it sees that the entries that had it before
-//! are gone, and whoever sees a capacity that was lowered sees that the rest fits.
+//! The orderings are those of a semaphore. A thread that takes room sees that the entries that had
+//! it are gone. A thread that sees a lowered capacity sees that the remaining entries fit.
 
 use crate::sync::{Acquire, AtomicBits, Relaxed, Release};
 
@@ -26,10 +26,11 @@ impl Limit {
         Reservation { limit: self, held: 0 }
     }
 
-    /// Returns the weight that was taken. While another thread changes the capacity, the
-    /// difference may count as well.
+    /// Returns the weight that was taken. While another thread changes the capacity, it
+    /// may include the difference between the two.
     pub(super) fn weight(&self) -> u64 {
-        // Relaxed: the number is out of date anyway. The room may be of a larger capacity.
+        // Relaxed: the number is out of date anyway. The room may already be that
+        // of a larger capacity.
         self.capacity().saturating_sub(self.room.load(Relaxed))
     }
 
@@ -89,7 +90,7 @@ impl Limit {
     }
 }
 
-/// Weight that this thread has added and not used for an entry yet. Dropping it releases it.
+/// Room that this thread has taken and not used for an entry yet. Dropping it gives the room back.
 pub(super) struct Reservation<'c> {
     limit: &'c Limit,
     pub(super) held: u64,
@@ -137,7 +138,7 @@ mod loom_tests {
             Arc::new(Self(Limit::new(capacity), UnsafeCell::new(())))
         }
 
-        /// Inserts and removes an entry of this weight, next to which no other fits. Reserves a
+        /// Inserts and removes an entry of this weight, which leaves no room for another. Reserves a
         /// part first, so that a failure gives it back.
         fn use_alone(&self, weight: u64) -> bool {
             let mut reservation = self.0.reservation();
@@ -169,7 +170,7 @@ mod loom_tests {
             let other = Arc::clone(&shared);
             let other = thread::spawn(move || other.use_alone(2));
             let is_used = shared.use_alone(2);
-            // Both fail never: even if each has a part, the rest is enough for one.
+            // They cannot both fail: even if each has a part, the rest is enough for one.
             let is_other_used = other.join().unwrap();
             assert!(is_used || is_other_used);
             shared.assert_empty();
@@ -195,7 +196,7 @@ mod loom_tests {
         });
     }
 
-    /// Whoever sees a lower capacity sees that the entries have gone.
+    /// A thread that sees a lower capacity sees that the entries are gone.
     #[test]
     fn a_lower_capacity_is_seen_after_the_entries() {
         explore(3, || {
@@ -228,7 +229,7 @@ mod loom_tests {
         });
     }
 
-    /// Whoever has taken the room of a higher capacity sees that capacity.
+    /// A thread that has taken the room of a higher capacity sees that capacity.
     #[test]
     fn room_comes_with_its_capacity() {
         explore(3, || {

@@ -76,8 +76,8 @@ use crate::raw;
 ///
 /// # The limit
 ///
-/// The sum of the weights of all entries never exceeds the capacity, at no instant and however keys
-/// hash, also while [`set_capacity`](Cache::set_capacity) changes it. An entry may be as heavy as
+/// The sum of the weights of all entries never exceeds the capacity, however keys hash, and not
+/// even while [`set_capacity`](Cache::set_capacity) changes it. An entry may be as heavy as
 /// the whole cache. A heavier one is refused, and [given back](TooHeavy). The weight of an entry is
 /// 1 without a [weigher](Builder::weigher), and never changes while the entry is in the cache.
 ///
@@ -212,7 +212,7 @@ impl<K, V, S> Cache<K, V, S> {
 
     /// Returns the sum of the weights of all entries, including those that other threads are about
     /// to insert. It never exceeds the [capacity](Cache::capacity). While another thread changes
-    /// the capacity, the difference may count as well.
+    /// the capacity, it may include the difference between the two.
     pub fn weight(&self) -> u64 {
         self.core.weight()
     }

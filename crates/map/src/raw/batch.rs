@@ -56,7 +56,7 @@ impl<L: AnyLink> Table<L> {
     }
 
     /// Prefetches the head that an update of this hash will write. Unlike the other prefetches, it
-    /// loads nothing that may have to be waited for.
+    /// never waits for memory.
     #[inline(always)]
     pub(crate) fn prefetch_head(&self, hash: Hash, guard: &Guard) {
         prefetch_for_write(self.inner().array(guard).head(hash));

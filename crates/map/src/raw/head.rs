@@ -57,7 +57,7 @@ impl Word {
         self.0.map_addr(|word| (word & Self::LINK) >> Self::LINK_SHIFT).cast()
     }
 
-    /// Returns whether no link follows the head.
+    /// Returns whether the head leads to no link.
     pub(super) fn is_empty(self) -> bool {
         self.0.addr() & Self::LINK == 0
     }

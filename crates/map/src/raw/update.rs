@@ -138,7 +138,7 @@ impl<L: AnyLink> OccupiedEntry<'_, L> {
     /// # Panics
     ///
     /// Panics if the hash of `new` is not the hash of the entry, or if it is a
-    /// [`CompactLink`](super::CompactLink) and too far away from another link of the table.
+    /// [`CompactLink`](super::CompactLink) that is too far from another link of the table.
     #[inline]
     pub unsafe fn replace(self, new: NonNull<L>) -> NonNull<L> {
         let Position { table, group, place, hash, .. } = self.at;
@@ -185,7 +185,7 @@ impl<L: AnyLink> VacantEntry<'_, L> {
     /// # Panics
     ///
     /// Panics if the hash of `new` is not the hash of the entry, or if it is a
-    /// [`CompactLink`](super::CompactLink) and too far away from another link of the table.
+    /// [`CompactLink`](super::CompactLink) that is too far from another link of the table.
     #[inline]
     pub unsafe fn insert(self, new: NonNull<L>) {
         let Position { table, guard, group, place, hash, .. } = self.at;

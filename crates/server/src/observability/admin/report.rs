@@ -88,7 +88,7 @@ pub(super) fn json(panel: &Panel) -> Value {
         "evictions": usage.sweeps.evictions,
         "memory": {
             "limit": usage.limit,
-            // The limit of the cache that has the parts.
+            // The parts are those of the cache of the users without a tenant, and so is this limit.
             "parts_limit": shared.common.cache.usage().limit,
             "items": usage.item_bytes,
             "heap": usage.mapped_bytes,

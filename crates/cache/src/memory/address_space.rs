@@ -6,9 +6,9 @@
 //! as long as links reach. It opens parts of the range as it needs them, from the start on.
 //!
 //! Reserved addresses cannot be accessed, and cost no memory: they count neither as committed
-//! (`vm.overcommit_memory`) nor as data, and are not in core files. They do count as virtual memory.
-//! If that is limited (`ulimit -v`), a cache reserves only what its memory limit needs, and cannot
-//! use more if its memory limit is raised later.
+//! (`vm.overcommit_memory`) nor as data, and are not in core files. They do count as virtual
+//! memory. If that is limited (`ulimit -v`), a cache reserves only what its memory limit needs, and
+//! cannot use more if its memory limit is raised later.
 //!
 //! The alternative is to map each region within reach when it is needed. Then there may be no free
 //! place: other mappings of the process, such as that of a large file, may have filled the range.
@@ -20,7 +20,7 @@ use relativist::raw::CompactLink;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-/// Addresses that a cache's arenas need in addition to those of its blocks, at least.
+/// Addresses in addition to those of blocks: a region of each arena may be nearly empty.
 const SPARE: usize = 128 << 20;
 
 /// Addresses that are reserved, and not used yet.
@@ -38,15 +38,21 @@ impl AddressSpace {
     /// # Errors
     /// When the system refuses even those that the limit needs.
     pub(crate) fn reserve(limit: usize) -> Result<AddressSpace, OutOfMemory> {
-        // Blocks do not use every slot to its end. An item of 16 KiB or more has slots of its own, up
-        // to 3.2 times its memory. If most items are like this, the addresses can run out before
-        // the limit is reached; then the cache evicts.
-        let enough = limit.saturating_add(limit / 2).saturating_add(SPARE).min(CompactLink::RANGE) / SLOT * SLOT;
+        let whole = |bytes: usize| bytes.saturating_add(SPARE).min(CompactLink::RANGE) / SLOT * SLOT;
+        // An item of 16 KiB or more has slots of its own, up to 3.2 times its memory. If there are
+        // many, fewer addresses can run out before the limit is reached. Then the cache evicts.
+        let (ample, enough) = (whole(limit.saturating_mul(4)), whole(limit.saturating_add(limit / 2)));
         // ThreadSanitizer has too few addresses for many caches that reserve the whole range.
         let most = if cfg!(relativist_sanitizer = "thread") { enough } else { CompactLink::RANGE };
-        let reserved = [most, enough].into_iter().find_map(|length| Some((reserve(length)?, length)));
+        let reserved = [most, ample, enough].into_iter().find_map(|length| Some((reserve(length)?, length)));
         let (start, length) = reserved.ok_or(OutOfMemory { requested: enough })?;
         Ok(AddressSpace { start, length })
+    }
+
+    /// Reserves `length` addresses, a multiple of [`SLOT`].
+    #[cfg(test)]
+    pub(crate) fn of_length(length: usize) -> AddressSpace {
+        AddressSpace { start: reserve(length).unwrap(), length }
     }
 
     /// Makes the next `bytes`, a multiple of [`SLOT`], readable and writable, and returns their
@@ -138,8 +144,7 @@ mod tests {
     /// Where addresses are few, a cache can open those that it has reserved, to the last one.
     #[test]
     fn reserved_addresses_can_be_used_to_the_end() {
-        let length = 3 * SLOT;
-        let mut space = AddressSpace { start: reserve(length).unwrap(), length };
+        let mut space = AddressSpace::of_length(3 * SLOT);
         let mut arena = Arena::new(false);
         let runs = [(); 3].map(|()| arena.take(SLOT, &mut space).unwrap());
         // SAFETY: the runs are ours.

@@ -48,9 +48,23 @@ impl Arena {
     /// `space` has them.
     pub(crate) fn take(&mut self, bytes: usize, space: &mut AddressSpace) -> Option<NonNull<u8>> {
         let wanted = bytes.next_multiple_of(SLOT);
-        if self.by_length.range((wanted, 0)..).next().is_none() {
+        self.take_free(wanted).or_else(|| {
             self.grow(wanted, space)?;
+            self.take_free(wanted)
+        })
+    }
+
+    /// Takes over all of another arena of the same space. It takes time in proportion to the number
+    /// of its free runs.
+    pub(crate) fn absorb(&mut self, mut other: Arena) {
+        if !self.allows_huge_pages {
+            other.forbid_huge_pages();
         }
+        self.regions.append(&mut other.regions);
+        std::mem::take(&mut other.by_address).into_iter().for_each(|(start, length)| self.free(start, length));
+    }
+
+    fn take_free(&mut self, wanted: usize) -> Option<NonNull<u8>> {
         let &(length, start) = self.by_length.range((wanted, 0)..).next()?;
         self.remove(start, length);
         if length > wanted {
@@ -61,11 +75,14 @@ impl Arena {
 
     /// Takes back what [`take`](Self::take) returned for `bytes`, discarded in the meantime.
     pub(crate) fn give_back(&mut self, start: NonNull<u8>, bytes: usize) {
-        if self.allows_huge_pages {
-            self.allows_huge_pages = false;
+        self.forbid_huge_pages();
+        self.free(start.addr().get(), bytes.next_multiple_of(SLOT));
+    }
+
+    fn forbid_huge_pages(&mut self) {
+        if std::mem::take(&mut self.allows_huge_pages) {
             self.regions.iter().for_each(|&(start, length)| forbid_huge_pages(start, length));
         }
-        self.free(start.addr().get(), bytes.next_multiple_of(SLOT));
     }
 
     /// Adds a free run, joined with its neighbours.
@@ -101,7 +118,11 @@ impl Arena {
         if !self.allows_huge_pages {
             forbid_huge_pages(start, length);
         }
-        self.regions.push((start, length));
+        match self.regions.last_mut() {
+            // Few regions mean few system calls when huge pages are forbidden.
+            Some((first, bytes)) if first.addr().get() + *bytes == start.addr().get() => *bytes += length,
+            _ => self.regions.push((start, length)),
+        }
         self.free(start.expose_provenance().get(), length);
         Some(())
     }
@@ -332,6 +353,6 @@ mod tests {
         unsafe { large.add(3 * REGION - 1).write(1) };
         arena.take(REGION, &mut space).unwrap();
         let lengths: Vec<_> = arena.regions.iter().map(|&(_, length)| length).collect();
-        assert_eq!(lengths, [3 * REGION, REGION]);
+        assert_eq!(lengths, [4 * REGION], "neighbours are one region");
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every function takes constant or logarithmic time, and reads no block's memory beyond its
 //! header. Longer work is returned to the caller, which does it without the lock. The only system
-//! call opens a region of addresses, once per 64 MiB.
+//! call opens a region of addresses, once per 64 MiB. (When addresses run out, arenas are joined:
+//! once, and in linear time.)
 
 use crate::memory::address_space::AddressSpace;
 use crate::memory::allocator::{AllocContext, OutOfMemory};
@@ -59,6 +60,9 @@ pub(crate) struct BlockPool {
     table: usize,
     /// The limit on the bytes of blocks and table.
     limit: usize,
+    /// The bytes of blocks and table when a block found no addresses. Until blocks are given back,
+    /// no more can be used, whatever the limit.
+    reachable: usize,
     /// The thread that has a reservation, and its bytes. No other thread may take these.
     reservation: Option<(ThreadId, usize)>,
     refusal: Option<Refusal>,
@@ -69,8 +73,9 @@ pub(crate) struct BlockPool {
     pub(crate) sweeps: SweepStats,
     /// The capacity of ordinary blocks.
     capacity: usize,
-    /// Addresses of blocks that fill their slots, and of others.
-    whole: Arena,
+    /// Addresses of blocks that fill their slots, and of others. The second arena has all once
+    /// addresses have run out.
+    whole: Option<Arena>,
     partial: Arena,
     /// Where both find more addresses.
     space: AddressSpace,
@@ -145,13 +150,14 @@ impl BlockPool {
             mapped: 0,
             table: 0,
             limit,
+            reachable: usize::MAX,
             reservation: None,
             refusal: None,
             slightly_fragmented: (0, 0),
             looked_at: 0,
             sweeps: SweepStats::default(),
             capacity,
-            whole: Arena::new(true),
+            whole: Some(Arena::new(true)),
             partial: Arena::new(false),
             space: AddressSpace::reserve(limit)?,
         })
@@ -171,6 +177,7 @@ impl BlockPool {
 
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+        self.reachable = usize::MAX;
         self.refusal = None;
     }
 
@@ -197,7 +204,7 @@ impl BlockPool {
     /// that are kept for them.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
-        (self.limit + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
+        (self.usable() + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
     }
 
     /// The bytes kept for items that move: free, or not mapped yet.
@@ -237,9 +244,14 @@ impl BlockPool {
         self.mapped + self.table
     }
 
+    /// The bytes that blocks and table can take now.
+    fn usable(&self) -> usize {
+        self.limit.min(self.reachable)
+    }
+
     /// Whether less than `wanted` bytes are free, wait for readers, or can still be mapped.
     pub(crate) fn has_few(&self, wanted: usize) -> bool {
-        self.limit + self.free_bytes + self.waiting_bytes < self.taken() + wanted
+        self.usable() + self.free_bytes + self.waiting_bytes < self.taken() + wanted
     }
 
     /// Checks out a block of `capacity`, or returns how to get one.
@@ -251,9 +263,11 @@ impl BlockPool {
             self.checked_out += 1;
             return Source::Block(block);
         }
-        if self.taken() + capacity <= self.limit {
-            let (arena, space) = self.arena(capacity);
-            let Some(address) = arena.take(capacity, space) else { return Source::Nowhere };
+        if self.taken() + capacity <= self.usable() {
+            let Some(address) = self.take_addresses(capacity) else {
+                self.reachable = self.taken();
+                return Source::Nowhere;
+            };
             self.mapped += capacity;
             self.checked_out += 1;
             return Source::Address(address);
@@ -283,7 +297,7 @@ impl BlockPool {
     pub(crate) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
         match self.fitting(capacity) {
             Some(_) => Vec::new(),
-            None => self.surplus((self.taken() + capacity).saturating_sub(self.limit), 0),
+            None => self.surplus((self.taken() + capacity).saturating_sub(self.usable()), 0),
         }
     }
 
@@ -324,13 +338,27 @@ impl BlockPool {
             self.arena(capacity).0.give_back(start, capacity);
             self.mapped -= capacity;
             self.checked_out -= 1;
+            // These addresses may be enough.
+            self.reachable = usize::MAX;
         }
+    }
+
+    /// Returns unused addresses for a block. When they run out, all blocks share one arena from
+    /// then on, without huge pages.
+    fn take_addresses(&mut self, capacity: usize) -> Option<NonNull<u8>> {
+        let (arena, space) = self.arena(capacity);
+        if let Some(start) = arena.take(capacity, space) {
+            return Some(start);
+        }
+        self.partial.absorb(self.whole.take()?);
+        self.partial.take(capacity, &mut self.space)
     }
 
     /// The arena for blocks of `capacity`, and where it finds more addresses. Only blocks that fill
     /// their slots may use huge pages: with others, memory would be used that is not counted.
     fn arena(&mut self, capacity: usize) -> (&mut Arena, &mut AddressSpace) {
-        (if capacity == SLOT { &mut self.whole } else { &mut self.partial }, &mut self.space)
+        let whole = self.whole.as_mut().filter(|_| capacity == SLOT);
+        (whole.unwrap_or(&mut self.partial), &mut self.space)
     }
 
     fn take_free(&mut self, capacity: usize) -> Option<Block> {
@@ -607,5 +635,36 @@ impl BlockPool {
                 self.arena(capacity).0.give_back(start, capacity);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::arena::unmap;
+
+    /// Addresses of blocks of one kind serve for blocks of the other, and what can be used shrinks
+    /// while there are none.
+    #[test]
+    fn blocks_of_all_kinds_share_the_addresses() {
+        const PARTIAL: usize = SLOT / 4;
+        let mut pool = BlockPool::new(SLOT, 1 << 30).unwrap();
+        pool.space = AddressSpace::of_length(3 * SLOT);
+        let take = |pool: &mut BlockPool, capacity| match pool.source(capacity, AllocContext::NoLock) {
+            Source::Address(start) => Some((start, capacity)),
+            _ => None,
+        };
+        for (first, second) in [(PARTIAL, SLOT), (SLOT, PARTIAL), (PARTIAL, 3 * SLOT), (SLOT, SLOT + PARTIAL)] {
+            let runs = [(); 3].map(|()| take(&mut pool, first).expect("an address"));
+            assert_eq!(take(&mut pool, second), None);
+            assert_eq!(pool.room(true), 0, "so the caller evicts");
+            pool.given_back(runs);
+            let run = take(&mut pool, second).expect("an address of the other kind");
+            assert!(pool.room(true) > 1 << 29, "the limit counts again");
+            pool.given_back([run]);
+        }
+        let run = take(&mut pool, 3 * SLOT).expect("no address is lost");
+        // SAFETY: the run is ours, and the arena does not get it back.
+        unsafe { unmap(run.0, run.1) };
     }
 }

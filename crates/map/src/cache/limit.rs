@@ -90,7 +90,8 @@ impl Limit {
     }
 }
 
-/// Room that this thread has taken and not used for an entry yet. Dropping it gives the room back.
+/// Room that this thread has taken and not used for an entry yet. Dropping it gives the room
+/// back.
 pub(super) struct Reservation<'c> {
     limit: &'c Limit,
     pub(super) held: u64,

@@ -198,6 +198,34 @@ fn a_limit_on_virtual_memory_must_allow_for_the_cache() {
     assert!(stderr.contains("use a smaller -m, or allow more virtual memory (ulimit -v)"), "{stderr}");
 }
 
+/// A cache whose addresses run out before its memory evicts, and keeps storing.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_cache_without_more_addresses_evicts() {
+    let folder = tempfile::tempdir().unwrap();
+    let port_file = folder.path().join("ports");
+    let mut command = Command::new("sh");
+    let script = "ulimit -v 4000000 && exec \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", "-m", "8"]);
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).env("MEMCACHED_PORT_FILENAME", &port_file);
+    let daemon = Daemon::start(&mut command);
+    let port = ports(&port_file)[0];
+    // The server has reserved 160 MiB, for the limit at its start.
+    assert_eq!(converse(port, "cache_memlimit 1024\r\n"), "OK\r\n");
+    for (size, count) in [(400_000, 500), (100, 5_000), (70_000, 3_000), (5_000, 50)] {
+        let value = "v".repeat(size);
+        for first in (0..count).step_by(50) {
+            let set = |n| format!("set {size}-{n} 0 0 {size}\r\n{value}\r\n");
+            let replies = converse(port, &(first..first + 50).map(set).collect::<String>());
+            assert_eq!(replies, "STORED\r\n".repeat(50), "{size} bytes");
+        }
+    }
+    let stats = converse(port, "stats\r\n");
+    let evictions = stats.lines().find_map(|line| line.strip_prefix("STAT evictions ")).unwrap();
+    assert!(evictions.parse::<u64>().unwrap() > 100, "{stats}");
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+}
+
 /// The owner of the folder could replace the socket by a link, which root would follow.
 #[test]
 fn root_makes_no_unix_socket_for_another_user() {

@@ -139,8 +139,8 @@ mod loom_tests {
             Arc::new(Self(Limit::new(capacity), UnsafeCell::new(())))
         }
 
-        /// Inserts and removes an entry of this weight, which leaves no room for another. Reserves a
-        /// part first, so that a failure gives it back.
+        /// Inserts and removes an entry of this weight, which leaves no room for another. Reserves
+        /// a part first, so that a failure gives it back.
         fn use_alone(&self, weight: u64) -> bool {
             let mut reservation = self.0.reservation();
             for step in [1, weight - 1] {

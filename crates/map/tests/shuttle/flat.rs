@@ -43,7 +43,7 @@ fn resize_at_random<V>(map: &Map<V>) {
 fn residents_are_found() {
     static TALLY: Tally = Tally::new();
     const RESIDENTS: [u64; 4] = [1, 5, 6, 9];
-    explore(3000, || {
+    explore(20_000, || {
         let map = map(PLACES);
         RESIDENTS.iter().for_each(|&key| insert(&map, key, &TALLY));
         let threads = [

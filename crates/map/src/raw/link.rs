@@ -45,10 +45,11 @@ impl Link {
 /// [`Link`].
 ///
 /// It has the upper 28 bits of the hash, and the distance to the next link instead of its address.
-/// So all links of a table must lie within a range of [`CompactLink::RANGE`] bytes, or updates and
-/// resizes panic. Objects from a general allocator may lie further apart: use an arena. Beyond 2^24
-/// buckets the summaries of the table rule out less and less. Two links whose hashes
-/// differ only in the lower 36 bits count as links of equal hash. Compact links cannot be renamed.
+/// So all links of a table must lie within a range of [`CompactLink::RANGE`] bytes. Otherwise
+/// updates and resizes panic, and later updates of the same bucket may wait forever. Objects from a
+/// general allocator may lie further apart: use an arena. Beyond 2^24 buckets the summaries of the
+/// table rule out less and less. Two links whose hashes differ only in the lower 36 bits count as
+/// links of equal hash. Compact links cannot be renamed.
 ///
 /// ```
 /// use relativist::raw::{CompactLink, Hash};

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], six rounds by default, six at a time. They
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], four rounds by default, four at a time. They
 # share one core with busy processes of higher priority, one more than the machine has cores. Begins no
 # round after a program failed or did not end. Runs the tests of RCU, of the tables and of the cache; with
 # `all`, those of all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-rounds=${1:-6}
+rounds=${1:-4}
 programs='^(rcu|map|baselines|cache|testing) |^server lib '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
@@ -53,4 +53,4 @@ round() {
 export -f round
 export rounds limit core list
 # xargs starts no other round when one has returned 255.
-seq "$rounds" | xargs -P 6 -I{} bash -c "round {}" || exit 1
+seq "$rounds" | xargs -P 4 -I{} bash -c "round {}" || exit 1

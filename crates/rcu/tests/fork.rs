@@ -1,8 +1,6 @@
 //! Children of `fork`: guarantee R8 of `relativist_rcu::design`.
 #![cfg(all(unix, not(relativist_loom)))]
 
-use relativist_testing as _;
-
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use relativist_rcu::{GracePeriod, Published, barrier, defer, is_reading, read, wait_for_readers};
+use relativist_testing::patience;
 use support::{Reader, must_end, wait_until};
 
 /// Only one test runs at a time: a child sees the state that all threads of the process left
@@ -27,15 +26,15 @@ fn leave(success: bool) -> ! {
     unsafe { libc::_exit(if success { 0 } else { 1 }) }
 }
 
-/// Returns `None` in the child, which has two minutes to live: under a sanitizer the trace of a
-/// panic takes ten seconds.
+/// Returns `None` in the child, which a signal kills when the tests' patience is over.
 fn fork() -> Option<libc::pid_t> {
+    let seconds = patience().as_secs().try_into().expect("few enough seconds");
     // SAFETY: the child uses this crate, the allocator (which libc keeps usable) and system calls.
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
             // SAFETY: `alarm` has no preconditions.
-            unsafe { libc::alarm(120) };
+            unsafe { libc::alarm(seconds) };
             None
         }
         child => Some(child),

@@ -44,13 +44,14 @@ impl<K, V> fmt::Display for ExhaustedError<K, V> {
 
 impl<K, V> std::error::Error for ExhaustedError<K, V> {}
 
-/// The result of [`HashMap::compute`](crate::HashMap::compute) and
-/// [`FlatMap::compute`](crate::FlatMap::compute): the value before and after.
+/// The result of [`HashMap::compute`](crate::HashMap::compute),
+/// [`FlatMap::compute`](crate::FlatMap::compute) and [`Cache::compute`](crate::Cache::compute): the
+/// value before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'g, V> {
     /// The value that was replaced or removed; `None` if the key was absent.
     pub old: Option<&'g V>,
-    /// The value that is in the map now; `None` if the entry was removed.
+    /// The value that was inserted; `None` if the entry was removed.
     pub new: Option<&'g V>,
 }
 

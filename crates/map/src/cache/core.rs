@@ -213,54 +213,71 @@ where
     }
 
     /// Inserts a node.
-    fn put<'g>(&'g self, node: Box<Node<K, V>>, present: Present, guard: &'g Guard) -> Put<'g, K, V> {
-        // Otherwise this thread might evict without end, if the code that holds the lock of a
-        // bucket has also reserved the whole capacity.
-        self.map.table.assert_unlocked();
-        let (hash, weight) = (node.link().hash(), node.value.slot.weight);
+    fn put<'g>(&'g self, mut node: Box<Node<K, V>>, present: Present, guard: &'g Guard) -> Put<'g, K, V> {
+        let hash = node.link().hash();
         loop {
             let old = self.map.find_hashed(hash, &node.key, guard);
             let is_kept = |old: &&Node<K, V>| present == Present::Keep && self.is_alive(&old.value.slot, Purpose::Peek);
             if let Some(old) = old.filter(is_kept) {
                 return Put::Kept(old);
             }
-            let old_weight = old.map_or(0, |old| old.value.slot.weight);
-            let missing = weight.saturating_sub(old_weight);
-            if weight > self.capacity() {
+            if node.value.slot.weight > self.capacity() {
                 return Put::TooHeavy(node);
             }
-            let Some(reservation) = self.reserve(missing, hash, guard) else { continue };
-            match old {
-                None => {
-                    if let Place::Vacant(place) = self.map.table.entry(hash, self.map.has_key(&node.key), guard) {
-                        let link = node.into_link();
-                        // SAFETY: as in `HashMap::put_node`: a node of this map's type that no box
-                        // owns any more. The guard keeps it alive for `'g`.
-                        let node = unsafe {
-                            place.insert(link);
-                            self.map.node(link)
-                        };
-                        reservation.use_up(weight);
-                        self.admit(node, None);
-                        return Put::Done(node);
-                    }
-                }
-                Some(old) => {
-                    if let Place::Occupied(place) = self.map.entry_of(old, guard) {
-                        let link = node.into_link();
-                        // SAFETY: as above.
-                        let (old_link, node) = unsafe { (place.replace(link), self.map.node(link)) };
-                        reservation.use_up(missing);
-                        self.admit(node, Some(old));
-                        self.limit.release(old_weight.saturating_sub(weight));
-                        // SAFETY: this thread has unlinked it, and taken it out of its queue.
-                        unsafe { self.map.retire(old_link) };
-                        return Put::Done(node);
-                    }
+            match self.put_instead(old, node, guard) {
+                Ok(node) => return Put::Done(node),
+                Err(unused) => node = unused,
+            }
+        }
+    }
+
+    /// Inserts a node in place of exactly the entry `old`, or of none. Returns the node if this
+    /// fails: another thread has inserted, replaced, removed or evicted the key, this thread has
+    /// evicted it to make room, or other threads hold the room. Then the caller looks at the key
+    /// and the capacity again.
+    pub(super) fn put_instead<'g>(
+        &'g self,
+        old: Option<&'g Node<K, V>>,
+        node: Box<Node<K, V>>,
+        guard: &'g Guard,
+    ) -> Result<&'g Node<K, V>, Box<Node<K, V>>> {
+        // Otherwise this thread might evict without end, if the code that holds the lock of a
+        // bucket has also reserved the whole capacity.
+        self.map.table.assert_unlocked();
+        let (hash, weight) = (node.link().hash(), node.value.slot.weight);
+        let old_weight = old.map_or(0, |old| old.value.slot.weight);
+        let missing = weight.saturating_sub(old_weight);
+        let Some(reservation) = self.reserve(missing, hash, guard) else { return Err(node) };
+        match old {
+            None => {
+                if let Place::Vacant(place) = self.map.table.entry(hash, self.map.has_key(&node.key), guard) {
+                    let link = node.into_link();
+                    // SAFETY: as in `HashMap::put_node`: a node of this map's type that no box owns
+                    // any more. The guard keeps it alive for `'g`.
+                    let node = unsafe {
+                        place.insert(link);
+                        self.map.node(link)
+                    };
+                    reservation.use_up(weight);
+                    self.admit(node, None);
+                    return Ok(node);
                 }
             }
-            // Another thread has inserted, replaced or removed the key.
+            Some(old) => {
+                if let Place::Occupied(place) = self.map.entry_of(old, guard) {
+                    let link = node.into_link();
+                    // SAFETY: as above.
+                    let (old_link, node) = unsafe { (place.replace(link), self.map.node(link)) };
+                    reservation.use_up(missing);
+                    self.admit(node, Some(old));
+                    self.limit.release(old_weight.saturating_sub(weight));
+                    // SAFETY: this thread has unlinked it, and taken it out of its queue.
+                    unsafe { self.map.retire(old_link) };
+                    return Ok(node);
+                }
+            }
         }
+        Err(node)
     }
 
     /// Puts an entry that is in the map into a queue, and takes the one that it has replaced out of

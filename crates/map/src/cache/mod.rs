@@ -24,6 +24,7 @@
 #[cfg(not(relativist_loom))]
 mod background;
 mod builder;
+mod compute;
 mod core;
 mod entry;
 mod expiry;
@@ -44,6 +45,7 @@ use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
 pub use self::builder::Builder;
+pub use self::compute::ComputeError;
 use self::core::{Core, Node};
 use self::entry::Entry;
 use self::expiry::Purpose;
@@ -110,6 +112,7 @@ use crate::raw;
 /// | insertion | blocks on updates of the same bucket and evictions from the same shard | an allocation and three short locks; another two for each entry that it evicts |
 /// | eviction | the same | looks at one entry on average, and at 257 at most |
 /// | removal | the same, and wait-free if the key is absent and no thread loads it | a lookup, two short locks, a deferred free |
+/// | [`compute`](Cache::compute) | as insertions and removals; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
 /// | [load](Cache::get_or_insert_with) | blocks while another thread loads the same key | a miss, the loader, an insertion |
 /// | `invalidate_all`, `remove_expired` | as removals | proportional to the entries |
 ///

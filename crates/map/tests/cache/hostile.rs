@@ -92,6 +92,15 @@ fn any_call_may_panic() {
                 value(5)
             });
             cache.remove(&Key(10));
+            let guard = relativist::read();
+            for weight in [4, 16, 21] {
+                let decide = |_: Option<&Value>| {
+                    may_panic();
+                    Ok::<_, ()>(Some(value(weight)))
+                };
+                assert_eq!(cache.compute(Key(12), decide, &guard).is_err(), weight == 21);
+            }
+            drop(guard);
             cache.set_capacity(10);
             cache.invalidate_all();
         }))

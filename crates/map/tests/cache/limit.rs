@@ -78,10 +78,26 @@ fn matches_model<S: BuildHasher + Send + Sync + 'static>(hasher: S, seed: u64, e
         let key = random.below(200) as u32;
         // The value that the key has, if it was not evicted.
         let value = latest.get(&key).copied();
-        match random.below(16) {
+        match random.below(20) {
             0..8 => {
                 cache.insert(key, step).unwrap();
                 latest.insert(key, step);
+            }
+            16..20 => {
+                let decision = [Ok(None), Ok(Some(step)), Ok(Some(u64::MAX)), Err(())][random.below(4) as usize];
+                let guard = relativist::read();
+                let result = cache.compute(key, |_| decision, &guard);
+                let is_heavy = decision == Ok(Some(u64::MAX)) && cache.capacity() < weigh(key, u64::MAX);
+                assert_eq!(result.is_err(), decision.is_err() || is_heavy);
+                if let Ok(change) = result {
+                    assert!([None, value.as_ref()].contains(&change.old));
+                    assert_eq!(change.new.copied(), decision.unwrap());
+                }
+                match decision {
+                    Ok(Some(new)) if !is_heavy => _ = latest.insert(key, new),
+                    Ok(_) => _ = latest.remove(&key),
+                    Err(()) => {}
+                }
             }
             8..12 => assert!([None, value].contains(&cache.get(&key))),
             12 => {

@@ -2,6 +2,7 @@
 
 use relativist_testing as _;
 
+mod compute;
 mod expiry;
 mod hostile;
 mod limit;

@@ -23,7 +23,7 @@ fn weigh(&key: &u64, _: &Tracked) -> u64 {
 fn step(cache: &Cache<u64, Tracked, Hashing>, tally: &'static Tally) {
     let mut random = thread_rng();
     let key = random.gen_range(0..6);
-    match random.gen_range(0..8) {
+    match random.gen_range(0..10) {
         0..4 => assert!(cache.insert(key, Tracked::new(key, tally)).is_ok()),
         4 | 5 => {
             let guard = relativist::read();
@@ -32,6 +32,16 @@ fn step(cache: &Cache<u64, Tracked, Hashing>, tally: &'static Tally) {
             }
         }
         6 => cache.invalidate(&key),
+        8 | 9 => {
+            let is_new = random.gen_range(0..3) > 0;
+            let decide = |old: Option<&Tracked>| {
+                if let Some(old) = old {
+                    old.assert_of(key);
+                }
+                Ok::<_, ()>(is_new.then(|| Tracked::new(key, tally)))
+            };
+            assert!(cache.compute(key, decide, &relativist::read()).is_ok());
+        }
         _ => cache.set_capacity(random.gen_range(3..=CAPACITY)),
     }
 }

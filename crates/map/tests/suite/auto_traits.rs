@@ -77,6 +77,8 @@ auto_traits! {
     cache::Iter<'static, u64, Cell<u64>, RandomState> => - - - -,
     cache::Stats => + + + +,
     cache::Eviction => + + + +,
+    cache::ComputeError<u64, u64, u64> => + + + +,
+    cache::ComputeError<u64, u64, OnlySend> => + - + +,
     cache::TooHeavy<u64, u64> => + + + +,
     cache::TooHeavy<u64, OnlySend> => + - + +,
 

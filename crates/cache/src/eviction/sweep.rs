@@ -33,7 +33,7 @@ use crate::item::status::Marks;
 use crate::item::status::VISIT_INTERVAL;
 use crate::item::unlinked::UnlinkedItem;
 use crate::memory::block::Block;
-use crate::memory::pool::{Purpose, Victim};
+use crate::memory::pool::{Purpose, Swept, Victim};
 use crate::policy;
 use crate::usage::SweepStats;
 use relativist::raw::Entry;
@@ -103,20 +103,22 @@ impl ItemStore {
         if purpose == Purpose::Expire {
             block.forget();
         }
-        let mut stays = false;
+        let (mut items, mut stays) = (0, false);
         // SAFETY: a victim is closed, has no pending items, and is ours until it is released or put
         // back.
         for item in unsafe { items_of(block) } {
+            items += 1;
             stays |= sweep.item(item) == Fate::Stays;
         }
         let Sweep { counts, schedule, .. } = sweep;
+        let swept = Swept { items, counts };
         match purpose {
-            _ if !stays => self.allocator.release(block, counts),
+            _ if !stays => self.allocator.release(block, swept),
             Purpose::Expire => {
                 block.note_due(schedule.next(now).unwrap_or(u32::MAX).min(now.saturating_add(VISIT_INTERVAL)));
-                self.allocator.put_back(block, false, counts);
+                self.allocator.put_back(block, false, swept);
             }
-            _ => self.allocator.put_back(block, true, counts),
+            _ => self.allocator.put_back(block, true, swept),
         }
         !stays
     }
@@ -288,7 +290,7 @@ mod tests {
         assert!(sweep.carry_out(item, &verdict) == Fate::Stays);
         let Sweep { counts, schedule, .. } = sweep;
         assert_eq!((counts, schedule.next(1010)), (SweepStats::default(), Some(1109)), "when it expires now");
-        cache.store.allocator.put_back(block, false, counts);
+        cache.store.allocator.put_back(block, false, Swept { items: 1, counts });
         assert_eq!(cache.peek(b"key", |hit| assert_eq!(hit.ttl(), Some(99))), Lookup::Hit);
     }
 }

@@ -31,7 +31,7 @@
 use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER};
 use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
-use crate::memory::pool::{BlockPool, Source, Victim};
+use crate::memory::pool::{BlockPool, Source, Swept, Victim};
 use crate::memory::sum::BlockSum;
 use crate::policy::{self, EvictFor};
 use crate::usage::SweepStats;
@@ -337,7 +337,7 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block of new items per class. Their items have at least 24, 64, 256
+        // A stripe has one open block of new items per class. Their items have at least 24, 88, 344
         // bytes and so on, so one item in 16 bytes is an upper bound.
         self.stripes.len() * self.capacity / 16
     }
@@ -529,18 +529,18 @@ impl ItemAllocator {
     }
 
     /// Checks in a swept block without items, which waits for readers.
-    pub(crate) fn release(&self, block: Block, sweeps: SweepStats) {
+    pub(crate) fn release(&self, block: Block, swept: Swept) {
         self.put_down(|pool| {
-            pool.sweeps += sweeps;
+            pool.note_swept(block, swept);
             pool.put_waiting(block);
         });
     }
 
     /// Checks in a swept block in which items stay: at its old place in the queue, or as if it had
     /// just been closed.
-    pub(crate) fn put_back(&self, block: Block, is_renewed: bool, sweeps: SweepStats) {
+    pub(crate) fn put_back(&self, block: Block, is_renewed: bool, swept: Swept) {
         self.put_down(|pool| {
-            pool.sweeps += sweeps;
+            pool.note_swept(block, swept);
             pool.put_back(block, is_renewed);
         });
     }

@@ -8,10 +8,10 @@
 use crate::memory::address_space::AddressSpace;
 use crate::memory::allocator::{AllocContext, OutOfMemory};
 use crate::memory::arena::{Arena, SLOT};
-use crate::memory::block::{Block, NEVER, Place};
+use crate::memory::block::{Block, HEADER, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
 use crate::memory::sum::BlockSum;
-use crate::policy::{self, EvictFor};
+use crate::policy::{self, EvictFor, MeanSizes};
 use crate::usage::SweepStats;
 use relativist_rcu::GracePeriod;
 use std::collections::{BTreeMap, VecDeque};
@@ -54,6 +54,8 @@ pub(crate) struct BlockPool {
     number: u64,
     level: u64,
     goal: EvictFor,
+    /// Those of the items that were swept lately.
+    mean_sizes: MeanSizes,
     /// Bytes of all blocks.
     mapped: usize,
     /// Bytes of the table, as last reported.
@@ -103,6 +105,13 @@ pub(crate) struct Victim {
     pub(crate) purpose: Purpose,
 }
 
+/// What a sweep has found in a block, and done with it.
+pub(crate) struct Swept {
+    /// The number of all items, those included that were freed before.
+    pub(crate) items: u64,
+    pub(crate) counts: SweepStats,
+}
+
 /// Why a block is swept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
@@ -147,6 +156,7 @@ impl BlockPool {
             number: 0,
             level: 0,
             goal: EvictFor::default(),
+            mean_sizes: MeanSizes::new(),
             mapped: 0,
             table: 0,
             limit,
@@ -397,6 +407,12 @@ impl BlockPool {
         self.free.entry(block.capacity()).or_default().push(block);
     }
 
+    /// Notes what a sweep has found in a block.
+    pub(crate) fn note_swept(&mut self, block: Block, swept: Swept) {
+        self.sweeps += swept.counts;
+        self.mean_sizes.note(block.queue(), swept.items, (block.used() - HEADER) as u64);
+    }
+
     /// Checks in a swept block, which waits for readers.
     pub(crate) fn put_waiting(&mut self, block: Block) {
         self.checked_out -= 1;
@@ -513,7 +529,7 @@ impl BlockPool {
         if !evicts {
             return None;
         }
-        let priority = |block: &Block| block.stamp() + policy::worth(block.queue(), self.goal);
+        let priority = |block: &Block| block.stamp() + self.mean_sizes.worth(block.queue(), self.goal);
         let block = self.queues.iter().filter_map(first).min_by_key(priority).or(compactable)?;
         self.level = self.level.max(priority(&block));
         Some(self.take(block, if is_urgent { Purpose::Purge } else { Purpose::Evict }))

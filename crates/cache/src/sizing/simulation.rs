@@ -1,7 +1,7 @@
 //! The eviction policy without memory: which items a cache would have.
 
 use crate::expiry::Expiry;
-use crate::policy::{self, EvictFor, QUEUES};
+use crate::policy::{self, EvictFor, MeanSizes, QUEUES};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
 
@@ -50,6 +50,7 @@ pub struct Simulation {
     capacity: u64,
     block: u64,
     goal: EvictFor,
+    mean_sizes: MeanSizes,
     bytes: u64,
     level: u64,
     queues: [VecDeque<Block>; QUEUES],
@@ -85,9 +86,19 @@ impl Simulation {
     pub fn new(capacity: u64, goal: EvictFor) -> Simulation {
         let queues = [const { VecDeque::new() }; QUEUES];
         let objects = HashMap::default();
-        let (bytes, level, entries, last_number, has_evicted) = (0, 0, 0, 0, false);
-        let mut simulation =
-            Simulation { capacity, block: 0, goal, bytes, level, queues, entries, objects, last_number, has_evicted };
+        let mut simulation = Simulation {
+            capacity,
+            block: 0,
+            goal,
+            mean_sizes: MeanSizes::new(),
+            bytes: 0,
+            level: 0,
+            queues,
+            entries: 0,
+            objects,
+            last_number: 0,
+            has_evicted: false,
+        };
         simulation.resize([capacity, block_for(capacity)], 0);
         simulation
     }
@@ -211,15 +222,18 @@ impl Simulation {
     fn evict(&mut self, now: u32) -> bool {
         let queues = self.queues.iter().enumerate();
         let priority = |(index, queue): (usize, &VecDeque<Block>)| {
-            Some((queue.front()?.stamp + policy::worth(index, self.goal), index))
+            Some((queue.front()?.stamp + self.mean_sizes.worth(index, self.goal), index))
         };
         let heads = queues.filter_map(priority);
         let Some((priority, index)) = heads.min() else { return false };
         self.level = self.level.max(priority);
         let block = self.queues[index].pop_front().unwrap_or_default();
         self.entries -= block.entries.len();
+        let (mut items, mut bytes) = (0, 0);
         for (hash, number) in block.entries {
             let Some(object) = self.objects.get_mut(&hash).filter(|object| object.number == number) else { continue };
+            items += 1;
+            bytes += u64::from(object.size);
             let is_alive = !object.expiry.has_passed(now);
             let visits = policy::verdict(object.visits, object.was_visited).filter(|_| is_alive);
             if let Some(visits) = visits {
@@ -232,6 +246,7 @@ impl Simulation {
                 self.objects.remove(&hash);
             }
         }
+        self.mean_sizes.note(index, items, bytes);
         true
     }
 
@@ -269,6 +284,15 @@ mod tests {
         (64..100).for_each(|hash| cache.put(hash, Stored::lasting(100), 0));
         assert!(cache.has_evicted() && cache.has(3, 0) && !cache.has(4, 0));
         assert_eq!((cache.len(), cache.bytes), (64, 6400));
+    }
+
+    /// The sizes are in different classes, but worth nearly the same.
+    #[test]
+    fn objects_of_nearly_the_same_size_live_nearly_equally_long() {
+        let mut cache = Simulation::new(100_000, EvictFor::Requests);
+        (0..10_000).for_each(|hash| cache.put(hash, Stored::lasting(85 + hash % 2), 0));
+        let live = [0, 1].map(|first| (first..10_000).step_by(2).filter(|&hash| cache.has(hash, 0)).count());
+        assert!(live[0].abs_diff(live[1]) < live[0] / 4, "{live:?} objects of 85 and 86 bytes");
     }
 
     #[test]

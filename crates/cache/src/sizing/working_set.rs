@@ -2,9 +2,12 @@
 
 use super::events::{Event, Kind};
 use super::miniature::{MAX_OBJECTS, is_sampled};
-use crate::policy;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
+
+/// The number of classes. Class n has the sizes from 4^n up to 4^(n+1): powers of two are easier to
+/// read than those at which the classes of the policy begin.
+const CLASSES: usize = u32::BITS as usize / 2;
 
 /// The items of one class of sizes that were used recently.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -71,14 +74,14 @@ impl WorkingSet {
 
     /// The classes that have items, the smallest first.
     pub(super) fn classes(&self) -> Vec<SizeClass> {
-        let mut classes = [SizeClass::default(); policy::CLASSES];
+        let mut classes = [SizeClass::default(); CLASSES];
         for used in self.keys.values() {
-            let class = &mut classes[policy::class(used.size as usize)];
+            let class = &mut classes[(used.size.max(1).ilog2() / 2) as usize];
             class.items += 1 << self.halvings;
             class.bytes += u64::from(used.size) << self.halvings;
         }
         let numbered = classes.into_iter().zip(0..).filter(|(class, _)| class.items > 0);
-        numbered.map(|(class, number)| SizeClass { from: policy::class_start(number), ..class }).collect()
+        numbered.map(|(class, number)| SizeClass { from: 1 << (2 * number), ..class }).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What fits within the limit, and what a store evicts.
 
 use super::{cache, fill, has, key, set};
-use relativist_cache::{Cache, Content, CountError, Direction, Mode, Store};
+use relativist_cache::{Cache, Content, CountError, Direction, ITEM_OVERHEAD, Mode, Store};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +27,20 @@ fn a_huge_item_evicts_what_it_needs() {
         assert_eq!(set(&cache, &key(index), &[b'x'; 100]), Store::Stored);
     }
     assert!(cache.usage().items > count / 2);
+}
+
+/// Items of 80 and of 88 bytes are in different classes of sizes, but worth nearly the same.
+#[test]
+fn items_of_nearly_the_same_size_live_nearly_equally_long() {
+    const COUNT: usize = 200_000;
+    let (cache, _) = cache(4 << 20);
+    let values = [80, 88].map(|size| vec![b'v'; size - ITEM_OVERHEAD - key(0).len()]);
+    for index in 0..COUNT {
+        assert_eq!(set(&cache, &key(index), &values[index % 2]), Store::Stored);
+    }
+    let live = [0, 1].map(|first| (first..COUNT).step_by(2).filter(|&index| has(&cache, &key(index))).count());
+    let ratio = live[0] as f64 / live[1] as f64;
+    assert!((0.8..1.5).contains(&ratio), "{live:?} items of 80 and 88 bytes");
 }
 
 /// Overwrites every third item.

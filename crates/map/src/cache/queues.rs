@@ -187,7 +187,7 @@ impl Queues {
     fn push(&mut self, slot: NonNull<Slot>) {
         // SAFETY: alive, and under the lock of its shard.
         let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
-        let queue = eviction::queue(usize::try_from(entry.weight).unwrap_or(usize::MAX), *place.visits);
+        let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), *place.visits);
         let list = &mut self.lists[queue];
         let previous = list.last.replace(slot);
         *place.state = State::Queued;

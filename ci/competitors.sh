@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The workbench with its competitors in C and C++: tests their adapters against std's map, and runs
-# every workload once. The same for Segcache. Tests the counters of lock contention in all crates. Compares the server with
+# every workload once. The same for Segcache and foyer. Tests the counters of lock contention in all crates. Compares the server with
 # memcached, and runs the mirror between the two. Installs the competitors from Debian's packages if they are missing. Downloads the headers of Boost
 # from Debian 13, because those of Debian 12 are too old.
 set -euo pipefail
@@ -12,7 +12,7 @@ dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@
 boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
 [ -e "$boost" ] || unpack_from trixie "$boost" libboost1.88-dev
 export CPLUS_INCLUDE_PATH=$boost/usr/include
-build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,contention,segcache")
+build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,contention,segcache,foyer")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
@@ -34,6 +34,11 @@ output=$("$program" engines --entries 2^12 --memory 4 --rounds 1 --millis 1 2>/d
 # In the table of room, and in those of five workloads.
 count=$(grep -c "^| segcache " <<<"$output")
 [ "$count" -eq 6 ] || { echo "competitors: segcache is in $count tables only" >&2; exit 1; }
+
+output=$("$program" caches --entries 2^12 --rounds 1 --millis 1 2>/dev/null)
+# In the tables of four workloads.
+count=$(grep -c "^| foyer " <<<"$output")
+[ "$count" -eq 4 ] || { echo "competitors: foyer is in $count tables only" >&2; exit 1; }
 
 # After tests of the whole workspace the server exists.
 [ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd

@@ -239,7 +239,9 @@ fn replay_reports_every_policy() {
     let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf"];
     policies.extend(["policy", "policy-bytes", "relativistd", "relativistd-bytes"]);
     policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
-    policies.extend(["relativist-cache", "moka", "quick-cache", "belady", "belady-size"]);
+    policies.extend(["relativist-cache", "moka", "quick-cache"]);
+    policies.extend(["foyer"].iter().filter(|_| cfg!(feature = "foyer")));
+    policies.extend(["belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);
     assert_eq!(document["results"]["unique_bytes"], 59_500);
     let outcomes = document["results"]["outcomes"].as_array().unwrap();
@@ -296,7 +298,7 @@ fn caches_reports_times_and_memory() {
     }
     let comparisons = &document["results"]["comparisons"];
     assert_eq!(comparisons.as_array().unwrap().len(), 3 * 2 + 1);
-    check_comparisons(comparisons, 3, 2);
+    check_comparisons(comparisons, 3 + usize::from(cfg!(feature = "foyer")), 2);
 }
 
 #[test]

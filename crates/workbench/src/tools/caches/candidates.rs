@@ -46,6 +46,8 @@ pub enum Name {
     Relativist,
     Moka,
     QuickCache,
+    #[cfg(feature = "foyer")]
+    Foyer,
 }
 
 impl Name {
@@ -54,6 +56,8 @@ impl Name {
             Self::Relativist => "relativist",
             Self::Moka => "moka",
             Self::QuickCache => "quick_cache",
+            #[cfg(feature = "foyer")]
+            Self::Foyer => "foyer",
         }
     }
 
@@ -63,6 +67,8 @@ impl Name {
             Self::Relativist => Box::new(ours(entries, entries).build()),
             Self::Moka => Box::new(moka(entries, entries).build_with_hasher(Foldhash::default())),
             Self::QuickCache => Box::new(quick(entries, entries, quick_cache::UnitWeighter)),
+            #[cfg(feature = "foyer")]
+            Self::Foyer => Box::new(foyer(entries, entries).build::<foyer_memory::CacheProperties>()),
         }
     }
 
@@ -75,6 +81,14 @@ impl Name {
                 Box::new(moka(capacity, entries).weigher(weigher).build_with_hasher(Foldhash::default()))
             }
             Self::QuickCache => Box::new(quick(capacity, entries, ByValue)),
+            #[cfg(feature = "foyer")]
+            Self::Foyer => {
+                let foyer = foyer(capacity, entries).with_weighter(|_, &value| value as usize);
+                // It would keep an entry that is heavier than its shard.
+                let share = capacity / foyer_shards(entries);
+                let foyer = foyer.with_filter(move |_, &value| value <= share);
+                Box::new(foyer.build::<foyer_memory::CacheProperties>())
+            }
         }
     }
 }
@@ -133,6 +147,36 @@ fn quick<W: quick_cache::Weighter<u64, u64> + Clone>(capacity: u64, entries: u64
 impl<W: quick_cache::Weighter<u64, u64> + Clone + Send + Sync> Cache for Quick<W> {
     fn get(&self, key: u64) -> Option<u64> {
         self.get(&key)
+    }
+
+    fn insert(&self, key: u64, value: u64) {
+        self.insert(key, value);
+    }
+}
+
+#[cfg(feature = "foyer")]
+type Foyer = foyer_memory::Cache<u64, u64, Foldhash>;
+
+/// Returns the number of shards: many, so that two threads rarely need the same one.
+#[cfg(feature = "foyer")]
+fn foyer_shards(entries: u64) -> u64 {
+    (entries / 1024).clamp(1, 64)
+}
+
+/// S3-FIFO, because a hit then takes the lock of its shard as a reader, and foyer's other policies
+/// for which this is so (FIFO and SIEVE) do not resist scans.
+#[cfg(feature = "foyer")]
+fn foyer(capacity: u64, entries: u64) -> foyer_memory::CacheBuilder<u64, u64, Foldhash> {
+    foyer_memory::CacheBuilder::new(capacity as usize)
+        .with_shards(foyer_shards(entries) as usize)
+        .with_eviction_config(foyer_memory::S3FifoConfig::default())
+        .with_hash_builder(Foldhash::default())
+}
+
+#[cfg(feature = "foyer")]
+impl Cache for Foyer {
+    fn get(&self, key: u64) -> Option<u64> {
+        self.get(&key).map(|entry| *entry.value())
     }
 
     fn insert(&self, key: u64, value: u64) {

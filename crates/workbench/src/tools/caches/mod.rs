@@ -1,4 +1,4 @@
-//! `relativist-bench caches` compares `relativist::Cache` with moka and quick_cache.
+//! `relativist-bench caches` compares `relativist::Cache` with moka, quick_cache and foyer.
 
 pub mod candidates;
 
@@ -22,6 +22,8 @@ use crate::tools::compare::subprocess::Memory;
 use candidates::{BATCH, Cache, Name};
 
 /// Compare relativist::Cache with moka and quick_cache
+///
+/// In builds with --features foyer also with the cache in memory of foyer, with S3-FIFO.
 ///
 /// Measures the time of hits and of insertions that evict, and the resident set of a full cache per
 /// entry. Keys and values are 64-bit integers, all entries weigh 1, and no entry expires. In the

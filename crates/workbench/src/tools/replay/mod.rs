@@ -129,6 +129,9 @@ enum Candidate {
     Moka,
     /// The same with that of quick_cache
     QuickCache,
+    /// The same with foyer's cache in memory, with S3-FIFO
+    #[cfg(feature = "foyer")]
+    Foyer,
     /// Oracle: evicts the object whose next request comes last
     Belady,
     /// Oracle: evicts the object with the largest product of size and time until its next request
@@ -181,6 +184,8 @@ impl Candidate {
             Self::RelativistCache => Box::new(InProcess::new(sizes, capacity, Name::Relativist)),
             Self::Moka => Box::new(InProcess::new(sizes, capacity, Name::Moka)),
             Self::QuickCache => Box::new(InProcess::new(sizes, capacity, Name::QuickCache)),
+            #[cfg(feature = "foyer")]
+            Self::Foyer => Box::new(InProcess::new(sizes, capacity, Name::Foyer)),
             Self::Belady => Box::new(Belady::new(trace, sizes, capacity, false)?),
             Self::BeladySize => Box::new(Belady::new(trace, sizes, capacity, true)?),
         })

@@ -142,7 +142,7 @@ const brightness = (page) => page.evaluate(() => {
 
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 const desktop = await open(browser, "desktop", { viewport: { width: 1280, height: 900 } });
-// The table is seen growing only by who looks while it does.
+// Only a page that is open while the table grows shows it.
 await shows(desktop.page, "an empty table", () => document.querySelector("#resizes").textContent.includes("buckets"));
 const loading = load();
 const phone = await open(browser, "phone", { viewport: { width: 360, height: 740 }, colorScheme: "dark", isMobile: true, hasTouch: true });

@@ -5,8 +5,8 @@
 //! server cannot change is logged.
 //!
 //! Clients can change some settings, too (`verbosity`, `cache_memlimit`, `lru_crawler`). Their
-//! values stay until the value in the file changes. So whoever only renews a certificate does not
-//! undo them.
+//! values stay until the value in the file changes. So a reload for a new certificate does
+//! not undo them.
 
 use crate::execute::SharedState;
 use crate::observability::log::Level;

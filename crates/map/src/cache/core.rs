@@ -305,7 +305,7 @@ where
     fn reserve<'c>(&'c self, weight: u64, hash: raw::Hash, guard: &Guard) -> Option<Reservation<'c>> {
         let mut reservation = self.limit.reservation();
         loop {
-            if self.limit.add(weight.saturating_sub(reservation.held)) {
+            if self.limit.try_take(weight.saturating_sub(reservation.held)) {
                 reservation.held = reservation.held.max(weight);
                 return Some(reservation);
             }

@@ -11,7 +11,7 @@
 //! the table. So while a key is loaded or in the cache, no second loader runs.
 //!
 //! A removal *cancels* the flight of its key: the value is not kept in the cache, because it may be
-//! older than the reason for the removal. Whoever has joined before still gets it.
+//! older than the reason for the removal. Threads and tasks that have joined before still get it.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -41,7 +41,7 @@ impl Limit {
     }
 
     /// Takes room for this weight, unless there is less.
-    pub(super) fn add(&self, weight: u64) -> bool {
+    pub(super) fn try_take(&self, weight: u64) -> bool {
         weight == 0 || self.take(|room| room.checked_sub(weight)).is_some()
     }
 
@@ -144,7 +144,7 @@ mod loom_tests {
         fn use_alone(&self, weight: u64) -> bool {
             let mut reservation = self.0.reservation();
             for step in [1, weight - 1] {
-                if !self.0.add(step) {
+                if !self.0.try_take(step) {
                     return false;
                 }
                 reservation.held += step;
@@ -159,7 +159,7 @@ mod loom_tests {
         fn assert_empty(&self) {
             let capacity = self.0.capacity();
             assert_eq!(self.0.weight(), 0);
-            assert!(self.0.add(capacity) && !self.0.add(1));
+            assert!(self.0.try_take(capacity) && !self.0.try_take(1));
         }
     }
 
@@ -237,7 +237,7 @@ mod loom_tests {
             let shared = Shared::new(1);
             let raising = Arc::clone(&shared);
             let raising = thread::spawn(move || assert!(raising.0.try_set_capacity(2)));
-            if shared.0.add(2) {
+            if shared.0.try_take(2) {
                 assert_eq!(shared.0.capacity(), 2);
                 shared.0.release(2);
             }

@@ -1,4 +1,4 @@
-//! Every key and every value is dropped exactly once, whoever owned it last.
+//! Every key and every value is dropped exactly once, by its last owner.
 
 use std::hash::{Hash, Hasher};
 

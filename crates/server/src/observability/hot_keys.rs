@@ -1,7 +1,7 @@
 //! Hot keys: the most read and the most written keys of the last minute.
 //!
 //! Each thread samples its own commands, counts the sampled keys by Space-Saving, and writes no
-//! memory that other threads write. Whoever asks for the keys merges the sketches of all threads. A
+//! memory that other threads write. A request for the keys merges the sketches of all threads. A
 //! thread never waits for that: it drops a sample while its sketch is being read.
 //!
 //! **The sample.** A thread decrements a counter for each key, and samples the key when the counter

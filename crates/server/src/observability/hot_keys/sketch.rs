@@ -4,13 +4,14 @@
 //! A sketch has a fixed number of counters. A key that has none takes over the smallest counter,
 //! and with it its count, which from then on is the possible *error* of the new key's count. So the
 //! true count is between `count - error` and `count`, and each key with more than one
-//! [`COUNTERS`]th of all events has a counter. The paper keeps the counters in a list of buckets,
-//! which suits events that count one. Here an event counts as many as the sample stands for, so the
-//! counters are a heap. An event costs a look at a hash map, and at most as many steps as the heap
-//! is deep.
-
-use foldhash::fast::FixedState;
-use std::collections::HashMap;
+//! [`COUNTERS`]th of all events has a counter.
+//!
+//! The paper keeps the counters in a list of buckets, which suits events that count one. Here an
+//! event counts as many as the sample stands for. So the counters are in groups, and the smallest
+//! count of each group is known. Only an event of the smallest counter of a group changes that, and
+//! costs a look at the group. Finding the smallest counter costs a look at all groups' smallest
+//! counts. Both have [`GROUP`] numbers that lie side by side, in any order: there is no branch that
+//! a processor could predict wrongly, as there is at each step through a heap.
 
 /// The number of counters.
 ///
@@ -18,14 +19,23 @@ use std::collections::HashMap;
 /// about a 1,200th of all events. The sixteenth key has a 240th.
 const COUNTERS: usize = 1024;
 
-/// The counter of a key.
-#[derive(Clone, Debug, Default)]
+/// The counters of a group, and the number of groups.
+const GROUP: usize = 32;
+const _: () = assert!(GROUP * GROUP == COUNTERS);
+
+/// The number of chains of counters. Most have no counter or one.
+const CHAINS: usize = 2 * COUNTERS;
+
+/// The end of a chain.
+const NONE: u16 = u16::MAX;
+
+/// The counter of a key. It takes a cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
 struct Counter {
     hash: u64,
     /// Empty unless keys are shown in clear text.
     key: Vec<u8>,
-    /// 0 if the counter is free.
-    count: u64,
     error: u64,
     bytes: u64,
 }
@@ -40,80 +50,103 @@ pub(super) struct Counted {
     pub(super) bytes: u64,
 }
 
+/// A counter's count and its number, such that the smaller count is the smaller value. There is no
+/// count of 2^54 events: they would take a thread years.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Count(u64);
+
+impl Count {
+    fn zero(number: usize) -> Count {
+        Count(number as u64)
+    }
+
+    fn number(self) -> usize {
+        self.0 as usize % COUNTERS
+    }
+
+    fn events(self) -> u64 {
+        self.0 / COUNTERS as u64
+    }
+
+    fn plus(self, events: u64) -> Count {
+        Count(self.0 + events * COUNTERS as u64)
+    }
+}
+
 /// The most frequent keys, found by their hashes.
 #[derive(Debug)]
 pub(super) struct Sketch {
     counters: Vec<Counter>,
-    /// The numbers of all counters: a binary heap with the smallest count first.
-    heap: Vec<u16>,
-    /// The place of each counter in the heap.
-    places: Vec<u16>,
-    /// The counters in use. The hashes are random, so it hashes them quickly.
-    numbers: HashMap<u64, u16, FixedState>,
+    /// The counts of all counters. A counter is free while its count is 0.
+    counts: [[Count; GROUP]; GROUP],
+    /// The smallest count of each group.
+    smallest: [Count; GROUP],
+    /// The first counter of each chain, and then the next one of each counter in its chain. A chain
+    /// has the counters whose hashes have the same last bits.
+    links: [u16; CHAINS + COUNTERS],
 }
 
 impl Sketch {
     pub(super) fn new() -> Sketch {
-        let numbers: Vec<u16> = (0..COUNTERS as u16).collect();
-        Sketch {
-            counters: vec![Counter::default(); COUNTERS],
-            heap: numbers.clone(),
-            places: numbers,
-            numbers: HashMap::with_capacity_and_hasher(COUNTERS, FixedState::default()),
-        }
+        let free = Counter { hash: 0, key: Vec::new(), error: 0, bytes: 0 };
+        let counts = std::array::from_fn(|group| std::array::from_fn(|place| Count::zero(group * GROUP + place)));
+        let smallest = counts.map(|group| group[0]);
+        Sketch { counters: vec![free; COUNTERS], counts, smallest, links: [NONE; CHAINS + COUNTERS] }
     }
 
     /// Counts events of a key: how many, and with how many bytes in all.
     pub(super) fn add(&mut self, hash: u64, key: &[u8], events: u64, bytes: u64) {
-        let number = match self.numbers.get(&hash) {
-            Some(&number) => number,
-            None => self.replace_smallest(hash, key),
-        };
-        let counter = &mut self.counters[usize::from(number)];
-        counter.count += events;
-        counter.bytes += bytes;
-        self.sift_down(usize::from(self.places[usize::from(number)]));
+        let number = self.find(hash).unwrap_or_else(|| self.replace_smallest(hash, key));
+        self.counters[number].bytes += bytes;
+        let (group, place) = (number / GROUP, number % GROUP);
+        let before = self.counts[group][place];
+        self.counts[group][place] = before.plus(events);
+        if self.smallest[group] == before {
+            self.smallest[group] = least(&self.counts[group]);
+        }
+    }
+
+    /// The number of the key's counter.
+    fn find(&self, hash: u64) -> Option<usize> {
+        let mut number = usize::from(self.links[chain(hash)]);
+        while self.counters.get(number)?.hash != hash {
+            number = usize::from(self.links[CHAINS + number]);
+        }
+        Some(number)
     }
 
     /// Gives the smallest counter to another key. Returns its number.
-    fn replace_smallest(&mut self, hash: u64, key: &[u8]) -> u16 {
-        let number = self.heap[0];
-        let counter = &mut self.counters[usize::from(number)];
-        if counter.count > 0 {
-            self.numbers.remove(&counter.hash);
+    fn replace_smallest(&mut self, hash: u64, key: &[u8]) -> usize {
+        let smallest = least(&self.smallest);
+        let number = smallest.number();
+        if smallest.events() > 0 {
+            self.unlink(number);
         }
-        self.numbers.insert(hash, number);
-        (counter.hash, counter.error, counter.bytes) = (hash, counter.count, 0);
+        self.links[CHAINS + number] = std::mem::replace(&mut self.links[chain(hash)], number as u16);
+        let counter = &mut self.counters[number];
+        (counter.hash, counter.error, counter.bytes) = (hash, smallest.events(), 0);
         counter.key.clear();
         counter.key.extend_from_slice(key);
         number
     }
 
-    /// Restores the heap after the count at `place` has grown.
-    fn sift_down(&mut self, mut place: usize) {
-        let count = |heap: &[u16], place: usize| self.counters[usize::from(heap[place])].count;
-        loop {
-            let mut child = 2 * place + 1;
-            if child >= COUNTERS {
-                return;
-            }
-            if child + 1 < COUNTERS && count(&self.heap, child + 1) < count(&self.heap, child) {
-                child += 1;
-            }
-            if count(&self.heap, child) >= count(&self.heap, place) {
-                return;
-            }
-            self.heap.swap(child, place);
-            self.places[usize::from(self.heap[place])] = place as u16;
-            self.places[usize::from(self.heap[child])] = child as u16;
-            place = child;
+    /// Takes a counter from its chain.
+    fn unlink(&mut self, number: usize) {
+        let mut link = chain(self.counters[number].hash);
+        while usize::from(self.links[link]) != number {
+            link = CHAINS + usize::from(self.links[link]);
         }
+        self.links[link] = self.links[CHAINS + number];
     }
 
     /// The `most` keys with the highest lower bounds, in any order.
     pub(super) fn top(&self, most: usize) -> Vec<Counted> {
-        let mut known: Vec<(u64, &Counter)> =
-            self.counters.iter().map(|counter| (counter.count - counter.error, counter)).collect();
+        let counts = self.counts.as_flattened();
+        let mut known: Vec<(u64, &Counter)> = counts
+            .iter()
+            .zip(&self.counters)
+            .map(|(count, counter)| (count.events() - counter.error, counter))
+            .collect();
         known.retain(|(count, _)| *count > 0);
         if known.len() > most {
             known.select_nth_unstable_by_key(most, |(count, _)| std::cmp::Reverse(*count));
@@ -130,24 +163,52 @@ impl Sketch {
 
     /// Forgets all keys.
     pub(super) fn clear(&mut self) {
-        self.numbers.clear();
-        // With equal counts any order is a heap.
-        self.counters.iter_mut().for_each(|counter| (counter.count, counter.error, counter.bytes) = (0, 0, 0));
+        for counts in self.counts.iter_mut().chain([&mut self.smallest]) {
+            counts.iter_mut().for_each(|count| *count = Count::zero(count.number()));
+        }
+        self.counters.iter_mut().for_each(|counter| counter.error = 0);
+        self.links.fill(NONE);
     }
+}
+
+/// The chain of a hash.
+fn chain(hash: u64) -> usize {
+    hash as usize % CHAINS
+}
+
+/// The smallest of these counts.
+fn least(counts: &[Count; GROUP]) -> Count {
+    // Halves are compared, so that no comparison waits for the one before.
+    let mut least = *counts;
+    let mut half = GROUP / 2;
+    while half > 0 {
+        for place in 0..half {
+            least[place] = least[place].min(least[place + half]);
+        }
+        half /= 2;
+    }
+    least[0]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashMap;
 
     fn check(sketch: &Sketch) {
-        for (place, &number) in sketch.heap.iter().enumerate() {
-            assert_eq!(usize::from(sketch.places[usize::from(number)]), place);
-            let parent = sketch.heap[place.saturating_sub(1) / 2];
-            assert!(sketch.counters[usize::from(parent)].count <= sketch.counters[usize::from(number)].count);
+        let mut used = 0;
+        for (number, &count) in sketch.counts.as_flattened().iter().enumerate() {
+            assert_eq!(count.number(), number);
+            if count.events() > 0 {
+                assert_eq!(sketch.find(sketch.counters[number].hash), Some(number));
+                used += 1;
+            }
         }
-        let used = sketch.counters.iter().filter(|counter| counter.count > 0);
-        assert_eq!(used.count(), sketch.numbers.len());
+        for (counts, smallest) in sketch.counts.iter().zip(&sketch.smallest) {
+            assert_eq!(counts.iter().min(), Some(smallest));
+        }
+        // No other counter is in a chain.
+        assert_eq!(sketch.links.iter().filter(|link| **link != NONE).count(), used);
     }
 
     #[test]
@@ -186,12 +247,13 @@ mod tests {
             all += events;
         }
         check(&sketch);
-        for counter in &sketch.counters {
+        for (count, counter) in sketch.counts.as_flattened().iter().zip(&sketch.counters) {
+            let most = count.events();
             let count = truth[&counter.hash];
-            assert!((counter.count - counter.error..=counter.count).contains(&count), "{counter:?}: {count}");
+            assert!((most - counter.error..=most).contains(&count), "{counter:?}: {count} of {most}");
         }
         for (hash, count) in truth {
-            assert!(count <= all / COUNTERS as u64 || sketch.numbers.contains_key(&hash), "{hash}: {count}");
+            assert!(count <= all / COUNTERS as u64 || sketch.find(hash).is_some(), "{hash}: {count}");
         }
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use std::time::Instant;
 
 /// A second at which a window begins.
 const START: u32 = 6000;
@@ -99,6 +100,26 @@ fn the_top_of_a_fast_load_is_right() {
     let right = right_windows(&Zipf::new(1_000_000), windows, 4 * BUDGET as u32);
     println!("{right} of {windows}");
     assert!(right * 100 >= windows * 95, "{right} of {windows}");
+}
+
+/// Also prints what a sample costs. If no key is frequent, most take the counter of another key.
+#[test]
+fn all_samples_are_counted() {
+    const SAMPLES: u64 = 40 * BUDGET;
+    let mut random = fastrand::Rng::with_seed(1);
+    let zipf = Zipf::new(1_000_000);
+    let uniform: Vec<u32> = (0..SAMPLES).map(|_| random.u32(..100_000)).collect();
+    let zipf: Vec<u32> = (0..SAMPLES).map(|_| zipf.draw(&mut random)).collect();
+    for (name, keys) in [("uniform", uniform), ("Zipf", zipf)] {
+        let load = Load::new(1, 1);
+        let keys: Vec<String> = keys.iter().map(|key| format!("{key:016}")).collect();
+        let start = Instant::now();
+        for (second, keys) in (START..).zip(keys.chunks(BUDGET as usize)) {
+            keys.iter().for_each(|key| load.threads[0].0[0].sample(key.as_bytes(), 1, second));
+        }
+        println!("{name}: {:.1} ns per sample", start.elapsed().as_nanos() as f64 / SAMPLES as f64);
+        assert_eq!(load.report(START + 39).events, SAMPLES, "{name}");
+    }
 }
 
 #[test]

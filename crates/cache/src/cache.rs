@@ -93,7 +93,8 @@ impl Cache {
     ///
     /// # Errors
     /// When there is no memory for the smallest table, or the process may not reserve addresses for
-    /// one and a half times the limit and 128 MiB more (`ulimit -v`).
+    /// one and a half times the limit and 128 MiB more. If virtual memory is limited (`ulimit -v`),
+    /// all caches together reserve at most half of it.
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
         let created = clock.now();
         Ok(Cache {

@@ -7,7 +7,8 @@
 //!
 //! Reserved addresses cannot be accessed, and cost no memory: they count neither as committed
 //! (`vm.overcommit_memory`) nor as data, and are not in core files. They do count as virtual
-//! memory. If that is limited (`ulimit -v`), a cache reserves only what its memory limit needs, and
+//! memory. If that is limited (`ulimit -v`), all caches together reserve at most half of it. The
+//! rest is for threads and buffers. So a cache may reserve only what its memory limit needs, and
 //! cannot use more if its memory limit is raised later.
 //!
 //! The alternative is to map each region within reach when it is needed. Then there may be no free
@@ -16,17 +17,24 @@
 use crate::memory::allocator::OutOfMemory;
 use crate::memory::arena::SLOT;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use relativist::raw::CompactLink;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Addresses in addition to those of blocks: a region of each arena may be nearly empty.
 const SPARE: usize = 128 << 20;
+
+/// The addresses of all caches, in use or not.
+static CLAIMED: AtomicUsize = AtomicUsize::new(0);
 
 /// Addresses that are reserved, and not used yet.
 pub(crate) struct AddressSpace {
     start: NonNull<u8>,
     length: usize,
+    /// All that were reserved.
+    _claim: Claim,
 }
 
 // SAFETY: these addresses belong to this value, and no part of them to a thread.
@@ -36,7 +44,8 @@ impl AddressSpace {
     /// Reserves the addresses of a cache with this limit.
     ///
     /// # Errors
-    /// When the system refuses even those that the limit needs.
+    /// When the system refuses even those that the limit needs, or when the caches would have more
+    /// than half of the process's virtual memory, which is limited.
     pub(crate) fn reserve(limit: usize) -> Result<AddressSpace, OutOfMemory> {
         let whole = |bytes: usize| bytes.saturating_add(SPARE).min(CompactLink::RANGE) / SLOT * SLOT;
         // An item of 16 KiB or more has slots of its own, up to 3.2 times its memory. If there are
@@ -44,15 +53,19 @@ impl AddressSpace {
         let (ample, enough) = (whole(limit.saturating_mul(4)), whole(limit.saturating_add(limit / 2)));
         // ThreadSanitizer has too few addresses for many caches that reserve the whole range.
         let most = if cfg!(relativist_sanitizer = "thread") { enough } else { CompactLink::RANGE };
-        let reserved = [most, ample, enough].into_iter().find_map(|length| Some((reserve(length)?, length)));
-        let (start, length) = reserved.ok_or(OutOfMemory { requested: enough })?;
-        Ok(AddressSpace { start, length })
+        let reserved = [most, ample, enough].into_iter().find_map(AddressSpace::exactly);
+        reserved.ok_or(OutOfMemory { requested: enough })
+    }
+
+    fn exactly(length: usize) -> Option<AddressSpace> {
+        let claim = Claim::new(length, allowed())?;
+        Some(AddressSpace { start: reserve(length)?, length, _claim: claim })
     }
 
     /// Reserves `length` addresses, a multiple of [`SLOT`].
     #[cfg(test)]
     pub(crate) fn of_length(length: usize) -> AddressSpace {
-        AddressSpace { start: reserve(length).unwrap(), length }
+        AddressSpace::exactly(length).unwrap()
     }
 
     /// Makes the next `bytes`, a multiple of [`SLOT`], readable and writable, and returns their
@@ -73,6 +86,34 @@ impl Drop for AddressSpace {
     fn drop(&mut self) {
         // SAFETY: this part of our own mapping is not used. If this fails, it costs no memory.
         let _ = unsafe { munmap(self.start.cast(), self.length) };
+    }
+}
+
+/// A part of [`CLAIMED`].
+struct Claim(usize);
+
+impl Claim {
+    /// `None` if all claims together would exceed `allowed` bytes.
+    fn new(bytes: usize, allowed: usize) -> Option<Claim> {
+        let add = |claimed: usize| claimed.checked_add(bytes).filter(|sum| *sum <= allowed);
+        // Relaxed: no other data depends on the sum.
+        CLAIMED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Claim(bytes))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Relaxed: as in `new`.
+        CLAIMED.fetch_sub(self.0, Ordering::Relaxed);
+    }
+}
+
+/// The addresses that all caches may reserve: half of those of the process if they are limited.
+fn allowed() -> usize {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit != RLIM_INFINITY => usize::try_from(limit / 2).unwrap_or(usize::MAX),
+        _ => usize::MAX,
     }
 }
 
@@ -106,8 +147,7 @@ mod tests {
     /// system puts the next small mapping.
     #[cfg(not(relativist_sanitizer = "thread"))]
     fn crowd() -> Vec<AddressSpace> {
-        let crowd = (0..4).map(|_| reserve(CompactLink::RANGE).expect("addresses"));
-        let mut crowd: Vec<_> = crowd.map(|start| AddressSpace { start, length: CompactLink::RANGE }).collect();
+        let mut crowd: Vec<_> = (0..4).map(|_| AddressSpace::of_length(CompactLink::RANGE)).collect();
         // SAFETY: within the mapping.
         let middle = unsafe { crowd[1].start.add(CompactLink::RANGE / 2) };
         let hole = 4 * SLOT;
@@ -115,7 +155,8 @@ mod tests {
         unsafe { munmap(middle.cast(), hole) }.expect("a hole");
         crowd[1].length /= 2;
         // SAFETY: as above.
-        crowd.push(AddressSpace { start: unsafe { middle.add(hole) }, length: CompactLink::RANGE / 2 - hole });
+        let start = unsafe { middle.add(hole) };
+        crowd.push(AddressSpace { start, length: CompactLink::RANGE / 2 - hole, _claim: Claim(0) });
         crowd
     }
 
@@ -152,6 +193,24 @@ mod tests {
         assert_eq!(arena.take(SLOT, &mut space), None);
         arena.give_back(runs[1], SLOT);
         assert_eq!(arena.take(SLOT, &mut space), Some(runs[1]));
+    }
+
+    /// However many caches there are: half of a limit on virtual memory is left to the process.
+    #[test]
+    #[cfg(not(any(relativist_sanitizer = "address", relativist_sanitizer = "thread")))]
+    fn caches_leave_half_of_a_limit_to_the_process() {
+        relativist_testing::alone(|| {
+            const LIMIT: usize = 16 << 30;
+            nix::sys::resource::setrlimit(Resource::RLIMIT_AS, LIMIT as u64, LIMIT as u64).expect("a lower limit");
+            let cache = || AddressSpace::reserve(1 << 30).ok();
+            let caches: Vec<AddressSpace> = std::iter::from_fn(cache).take(100).collect();
+            let lengths: Vec<usize> = caches.iter().map(|cache| cache.length).collect();
+            let (ample, enough) = ((4 << 30) + SPARE, (3 << 29) + SPARE);
+            assert_eq!(lengths, [ample, enough, enough], "one more would be more than half");
+            assert!(reserve(LIMIT / 2).is_some(), "half of the limit is left");
+            drop(caches);
+            assert_eq!(cache().expect("as in the beginning").length, ample);
+        });
     }
 
     #[test]

@@ -104,9 +104,10 @@ pub struct Options {
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
 
-    /// Memory for items and table, in MiB; auto takes three quarters of the limit of the control
-    /// group (the container), or of the machine's memory
-    #[arg(short = 'm', long, value_name = "MB", default_value = "64")]
+    /// The memory for items and table.
+    #[arg(
+        short = 'm', long, value_name = "MB", default_value = "64",
+        help = format!("Memory for items and table, in MiB, at most {MAX_MEBIBYTES}; auto takes three quarters of the limit of the control group (the container), or of the machine's memory"))]
     pub memory_limit: MemoryLimit,
 
     /// Refuse new items when memory is full, instead of evicting old ones

@@ -69,15 +69,14 @@ impl Executor<'_> {
     fn memory_limit(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let limit = args.next().and_then(number::unsigned_64);
         let noreply = args.last() == Some(b"noreply");
+        let too_much = format!("MEMLIMIT_ADJUST_FAILED cannot set maxbytes to more than {MAX_MEBIBYTES}m\r\n");
         let reply: &[u8] = match limit {
             None => reply::ERROR,
             Some(..MIN_MEMORY) => b"MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n",
             Some(mebibytes) if mebibytes > MAX_MEMORY => {
                 b"MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"
             }
-            Some(mebibytes) if mebibytes > MAX_MEBIBYTES.into() => {
-                b"MEMLIMIT_ADJUST_FAILED cannot set maxbytes to more than 131072m\r\n"
-            }
+            Some(mebibytes) if mebibytes > MAX_MEBIBYTES.into() => too_much.as_bytes(),
             Some(mebibytes) => {
                 self.tenant.cache.set_limit((mebibytes as usize) << 20);
                 reply::OK

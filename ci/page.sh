@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the status page in headless Chromium: its numbers under load, on a desktop and on a phone, in light and
-# dark mode, by keyboard, and by axe's rules for accessibility. Takes screenshots: ci/page.sh [FOLDER]. Installs
+# dark mode, by keyboard, and by axe's rules for accessibility; and of a server without tenants. Takes screenshots: ci/page.sh [FOLDER]. Installs
 # Chromium from Debian's packages, and its driver from npm, if they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,15 @@ fi
 
 cargo build --release --locked
 source ci/server.sh
-admin=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+free_port() {
+  python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+admin=$(free_port)
+start_server -m 8 -t 1 --admin "$admin"
+node ci/page_session.mjs without-tenants "$admin" "$port" "$modules" "$(command -v chromium)"
+stop_server
+admin=$(free_port)
 users=$(mktemp)
 cat >"$users" <<'END'
 visitor:secret
@@ -29,4 +37,4 @@ search:secret
 END
 start_server -m 128 -t 2 --admin "$admin" -Y "$users"
 rm "$users"
-node ci/page_session.mjs "$admin" "$port" "$modules" "$(command -v chromium)" "${1:-$modules}"
+node ci/page_session.mjs all "$admin" "$port" "$modules" "$(command -v chromium)" "${1:-$modules}"

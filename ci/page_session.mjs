@@ -1,11 +1,12 @@
 // Looks at the status page of a server whose clients store and fetch meanwhile.
-// Arguments: its two ports, where the modules are, the browser, and where screenshots go.
+// Arguments: "all", its two ports, where the modules are, the browser, and where screenshots go; or "without-tenants", and the
+// same without screenshots, if the server has no users and no tenants.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createConnection } from "node:net";
 
-const [admin, port, modules, browserPath, screenshots] = process.argv.slice(2);
+const [scene, admin, port, modules, browserPath, screenshots] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -140,7 +141,27 @@ const brightness = (page) => page.evaluate(() => {
   return (red + green + blue) / 3;
 });
 
+// The same page, which must not show an empty table.
+async function showsNoTenants(browser) {
+  const { page, complaints } = await open(browser, "without tenants", { viewport: { width: 1280, height: 900 } });
+  await new Promise((resolve, reject) => createConnection(port, "127.0.0.1").on("error", reject).on("data", resolve).write("set a 0 0 1\r\nx\r\n"));
+  await shows(page, "one item", () => document.querySelector("#items").firstChild.textContent === "1");
+  // The tenants would be there from the second answer on.
+  await shows(page, "a rate", () => /\d/.test(document.querySelector("#rate").textContent));
+  assert.equal(await page.locator("#tenants-card").isVisible(), false, "the page shows tenants");
+  assert.ok(await page.locator("section:visible").count() >= 7, "other sections are hidden");
+  assert.equal(await page.getByText("tenant").filter({ visible: true }).count(), 0, "the page speaks of tenants");
+  await suitsScreenReaders(page, "without tenants");
+  assert.deepEqual(complaints, [], "without tenants");
+}
+
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+if (scene === "without-tenants") {
+  await showsNoTenants(browser);
+  await browser.close();
+  console.log("page: without tenants it shows none");
+  process.exit();
+}
 const desktop = await open(browser, "desktop", { viewport: { width: 1280, height: 900 } });
 // Only a page that is open while the table grows shows it.
 await shows(desktop.page, "an empty table", () => document.querySelector("#resizes").textContent.includes("buckets"));

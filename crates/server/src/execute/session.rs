@@ -3,6 +3,7 @@
 use super::tenant::Tenant;
 use crate::security::auth::{Credentials, Users};
 use slab::Slab;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -256,6 +257,20 @@ impl SessionRegistry {
     pub(crate) fn revocations(&self) -> u64 {
         // Relaxed: as in `revoke`.
         self.revocations.load(Ordering::Relaxed)
+    }
+
+    /// How many connections each tenant has, by its name. That of the users without a tenant is
+    /// empty. A client belongs to them until it has logged in.
+    pub(crate) fn by_tenant(&self) -> HashMap<String, usize> {
+        let mut counts = HashMap::new();
+        for (_, session) in lock(&self.sessions).iter() {
+            let name = session.tenant().map_or("", |tenant| &tenant.name);
+            match counts.get_mut(name) {
+                Some(count) => *count += 1,
+                None => _ = counts.insert(name.to_owned(), 1),
+            }
+        }
+        counts
     }
 
     /// All sessions on the list.

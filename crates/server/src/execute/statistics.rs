@@ -229,6 +229,9 @@ impl Executor<'_> {
             read_buf_oom: shared.buffer_limit.closed(),
             reserved_fds: crate::process::resources::descriptors_of_our_own(shared.options.threads),
         }
+        if !shared.tenants.is_empty() {
+            report.stat("tenant_connections", self.sessions().len());
+        }
     }
 
     fn network_and_table(&self, totals: &Totals, usage: &Usage, report: &mut Report<'_>) {

@@ -293,8 +293,13 @@ fn metrics_and_page_show_each_tenant_and_the_sum() {
         client.send("mn\r\n");
         client.read_until(b"MN\r\n");
     }
+    let mut stranger = server.connect();
+    stranger.ask("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
     let metrics = admin::get(&server, "/metrics");
     for line in [
+        "tenant_connections{tenant=\"\"} 2",
+        "tenant_connections{tenant=\"red\"} 2",
+        "tenant_connections{tenant=\"green\"} 0",
         "tenant_items{tenant=\"\"} 1",
         "tenant_items{tenant=\"red\"} 1",
         "tenant_items{tenant=\"blue\"} 1",
@@ -314,12 +319,20 @@ fn metrics_and_page_show_each_tenant_and_the_sum() {
     let shown = page(&server);
     let row = |tenant: &Value| {
         let number = |name: &str| tenant[name].as_u64().unwrap();
-        (number("items"), number("cmd_get"), number("get_hits"), number("evictions"), number("limit") >> 20)
+        let requests = (number("cmd_get"), number("get_hits"));
+        (number("connections"), number("items"), requests, number("evictions"), number("limit") >> 20)
     };
     let rows: Vec<_> = shown["tenants"].as_array().unwrap().iter().map(|it| (it["name"].as_str(), row(it))).collect();
-    let wanted =
-        [("", (1, 2, 1, 0, 24)), ("red", (1, 4, 2, 0, 16)), ("blue", (1, 2, 1, 0, 16)), ("green", (0, 0, 0, 0, 8))];
+    let wanted = [
+        ("", (2, 1, (2, 1), 0, 24)),
+        ("red", (2, 1, (4, 2), 0, 16)),
+        ("blue", (1, 1, (2, 1), 0, 16)),
+        ("green", (0, 0, (0, 0), 0, 8)),
+    ];
     assert_eq!(rows, wanted.map(|(name, row)| (Some(name), row)));
+    for (client, connections) in clients.iter_mut().zip([2, 2, 2, 1]) {
+        assert_eq!(stat(client, "tenant_connections"), connections);
+    }
     for tenant in shown["tenants"].as_array().unwrap() {
         let line = format!("tenant_memory_bytes{{tenant={}}} {}", tenant["name"], tenant["memory"]);
         assert!(metrics.contains(&line), "{line}: {metrics}");

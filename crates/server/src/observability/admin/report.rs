@@ -135,6 +135,7 @@ fn tenants(panel: &Panel) -> Vec<Value> {
         json!({
             "name": tenant.name,
             "items": tenant.usage.items,
+            "connections": tenant.connections,
             "memory": tenant.memory(),
             "limit": tenant.usage.limit,
             "evictions": tenant.usage.sweeps.evictions,

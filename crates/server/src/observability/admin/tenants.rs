@@ -12,6 +12,8 @@ pub(super) struct TenantUse {
     pub(super) usage: Usage,
     /// The counters since the start.
     pub(super) totals: Totals,
+    /// The number of open connections.
+    pub(super) connections: usize,
     /// Estimates of other memory limits.
     pub(super) sizing: Option<sizing::Report>,
 }
@@ -21,11 +23,13 @@ impl TenantUse {
     /// no tenants.
     pub(super) fn all(panel: &Panel) -> Vec<TenantUse> {
         let mut all = Vec::new();
+        let connections = panel.shared.connections.by_tenant();
         panel.shared.each_tenant(|tenant| {
             all.push(TenantUse {
                 name: tenant.name.clone(),
                 usage: tenant.cache.usage(),
                 totals: tenant.counters.since_start(),
+                connections: connections.get(&tenant.name).copied().unwrap_or_default(),
                 sizing: tenant.cache.sizing(),
             });
         });

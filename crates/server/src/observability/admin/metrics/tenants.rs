@@ -18,6 +18,7 @@ pub(super) fn all(panel: &Panel, text: &mut Text) {
     };
     let (gauge, counter) = (Kind::Gauge, Kind::Counter);
     family("tenant_items", gauge, "Items of a tenant.", &|tenant| tenant.usage.items as u64);
+    family("tenant_connections", gauge, "Open connections of a tenant.", &|tenant| tenant.connections as u64);
     let help = "Memory mapped for the items and the table of a tenant.";
     family("tenant_memory_bytes", gauge, help, &|tenant| tenant.memory() as u64);
     let help = "Limit on the memory of a tenant.";

@@ -125,7 +125,7 @@ class Image:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=lambda: (group / "cgroup.procs").write_text("0"),
+                preexec_fn=lambda: enter(group),
             )
             container = Container(process, place, group)
             try:
@@ -174,21 +174,35 @@ class Container:
 
 
 @contextlib.contextmanager
-def memory_group(megabytes):
-    """A control group with a limit, in either version."""
+def memory_group(megabytes, parent=None):
+    """A control group with a limit, in either version, in the group `parent` or in that of all."""
     is_unified = (GROUPS / "cgroup.controllers").exists()
-    parent = GROUPS if is_unified else GROUPS / "memory"
-    if is_unified:
-        (GROUPS / "cgroup.subtree_control").write_text("+memory")
+    parent = parent or (GROUPS if is_unified else GROUPS / "memory")
     group = parent / f"relativist-{os.getpid()}"
-    group.mkdir()
     try:
+        if is_unified:
+            (parent / "cgroup.subtree_control").write_text("+memory")
+        group.mkdir()
         (group / ("memory.max" if is_unified else "memory.limit_in_bytes")).write_text(str(megabytes << 20))
+    except OSError as error:
+        raise SystemExit(f"container: nothing was checked, because no control group with a memory limit can be made here: {error}")
+    try:
         yield group
     finally:
         # The kernel may still be about to remove processes that have ended.
         wait_until("an empty control group", lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
+
+
+def enter(group):
+    """Moves this process into the control group."""
+    (group / "cgroup.procs").write_text("0")
+
+
+def peak(group):
+    """The most memory in bytes that the control group has had."""
+    names = ("memory.peak", "memory.max_usage_in_bytes")
+    return next(int((group / name).read_text()) for name in names if (group / name).exists())
 
 
 def kills(group):

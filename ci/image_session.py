@@ -1,12 +1,14 @@
 """Checks an image of relativistd: its size, and how it runs without privileges: image_session.py ARCHIVE."""
 
+import os
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from container import HOST_ID, Image, ask, expect, kills, prepare, wait_until
+from container import HOST_ID, PATIENCE, Image, ask, enter, expect, kills, memory_group, peak, prepare, wait_until
 
 MAX_BYTES = 15_000_000
 VALUE = b"x" * 100_000
@@ -14,6 +16,7 @@ VALUE = b"x" * 100_000
 
 def main():
     prepare()
+    kernel_applies_limits()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         image = Image(sys.argv[1], folder)
@@ -21,12 +24,43 @@ def main():
         others = [file for file in image.root.rglob("bin/*") if file.name != "relativistd"]
         expect(not others, f"there are other programs: {others}")
         serves_without_privileges(image)
+        takes_a_share_of_the_lowest_limit(image)
         refuses(image, ["--io=uring"], "cannot use io_uring (--io uring): Operation not permitted")
         refuses(image, ["--memory-limit=auto"], "64 MiB (/sys/fs/cgroup/", megabytes=64)
         (Path(folder) / "hosts").write_text("127.0.0.1 cache.example\n")
         with image.run(["--check", "--listen=cache.example"], [(f"{folder}/hosts", "/etc/hosts", "ro")]) as container:
             expect(container.end() == 0, "names are not looked up")
     print(f"image: {image.packed_bytes / 1e6:.1f} MB packed, {image.bytes / 1e6:.1f} MB unpacked; all as expected")
+
+
+def kernel_applies_limits():
+    """Otherwise the other checks would show nothing."""
+    with memory_group(64) as group:
+        too_much = [sys.executable, "-c", "print(len(b'x' * (128 << 20)))"]
+        subprocess.run(too_much, preexec_fn=lambda: enter(group), stdout=subprocess.DEVNULL)
+        expect(kills(group) > 0, "the kernel does not apply the memory limit of a control group")
+
+
+def takes_a_share_of_the_lowest_limit(image):
+    """The program alone, with -m auto in a control group whose parent has a lower limit than itself."""
+    with memory_group(256) as outer, memory_group(1024, outer) as inner, tempfile.TemporaryDirectory() as folder:
+        ports = Path(folder) / "ports"
+        arguments = [image.root / "usr/bin/relativistd", "-m", "auto", "-p", "-1", "-u", "root"]
+        environment = {**os.environ, "MEMCACHED_PORT_FILENAME": str(ports)}
+        server = subprocess.Popen(arguments, env=environment, stderr=subprocess.DEVNULL, preexec_fn=lambda: enter(inner))
+        try:
+            port = wait_until("port", lambda: ports.exists() and re.search(r"INET: (\d+)", ports.read_text()))[1]
+            expect(memory_limit(int(port)) == 160 << 20, "-m auto does not take a share of the lowest limit")
+        finally:
+            server.terminate()
+            server.wait(PATIENCE)
+
+
+def memory_limit(port=11211):
+    """The limit that the server reports."""
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(b"stats\r\nquit\r\n")
+        return int(re.search(rb"limit_maxbytes (\d+)", client.makefile("rb").read())[1])
 
 
 def serves_without_privileges(image):
@@ -45,6 +79,9 @@ def serves_without_privileges(image):
                 expect(replies.readline() == b"STORED\r\n", "a store failed")
             client.sendall(b"get key4999\r\n")
             expect(replies.readline() == b"VALUE key4999 0 %d\r\n" % len(VALUE), "the last value is lost")
+        expect(memory_limit() == 160 << 20, "the server does not take a share of the container's memory")
+        used = peak(container.group)
+        expect(128 << 20 < used <= 256 << 20, f"the kernel has counted {used} bytes at most in the container")
         expect(kills(container.group) == 0, "the kernel killed a process for lack of memory")
         expect(container.stop() == 0, "the end was not clean")
         for line in ("io_uring unavailable (Operation not permitted (os error 1)); using epoll", "-m auto: 160 MiB for items and table, of 256 MiB"):

@@ -78,7 +78,7 @@ impl Draw {
     fn own(&mut self, dialect: Dialect, slots: &[Slot], common: &Common) -> Request {
         let index = self.slot(slots.len(), common);
         let slot = &slots[index];
-        // Usually the last reported CAS value, and sometimes a lower one.
+        // Usually the last reported CAS value, and sometimes one that no item of the key has.
         let compare = match self.random.random_range(0..4) {
             0 => slot.cas.saturating_sub(1),
             _ => slot.cas,

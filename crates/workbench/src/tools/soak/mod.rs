@@ -62,7 +62,7 @@ const MAX_BYTES: u64 = 256 << 20;
 /// and expiry. Writes end at arbitrary points of requests; clients read slowly, or disconnect in
 /// the middle of a value. Each client has keys of its own; the model knows the exact state of these
 /// items. All clients also share some keys. For these the model checks that each value was once
-/// written, that CAS values rise, and that no increment is lost. From time to time all clients
+/// written, that CAS values differ, and that no increment is lost. From time to time all clients
 /// wait while one of them flushes everything.
 ///
 /// An item may be missing only if the server reports its eviction to `watch evictions`. If the

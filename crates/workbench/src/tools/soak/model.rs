@@ -69,7 +69,7 @@ struct Item {
     values: Vec<Vec<u8>>,
     flags: u32,
     life: Life,
-    /// The CAS value; `None` if it is only known to be larger than all earlier ones.
+    /// The CAS value; `None` if it is only known to differ from the earlier one.
     cas: Option<u64>,
     is_stale: bool,
     is_claimed: bool,
@@ -93,7 +93,7 @@ impl fmt::Debug for Item {
 pub(super) struct Slot {
     pub(super) generation: u32,
     item: Option<Item>,
-    /// The largest CAS value reported for the item.
+    /// The last CAS value reported for the item.
     pub(super) cas: u64,
 }
 
@@ -133,7 +133,6 @@ impl Slot {
         }
         let before = self.cas;
         if let Reply::Done(Reported { cas: Some(cas), .. }) = reply {
-            ensure!(*cas >= before, "the CAS value {cas} is lower than {before}, which was reported before");
             self.cas = *cas;
         }
         self.item = answered(question, self.item.take(), reply, when, before)?;
@@ -159,8 +158,8 @@ fn presence(ask: &Ask, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// Checks a reply, given the item before it. Returns the item after it. New CAS values must be
-/// larger than `known`.
+/// Checks a reply, given the item before it. Returns the item after it. New CAS values must not be
+/// the `known` one.
 fn answered(
     question: Question<'_>,
     present: Option<Item>,
@@ -242,7 +241,7 @@ fn stored(
             Some(item.stored(reported, known)?)
         }
         (Mode::Set | Mode::Replace, Some(item), Reply::Done(reported)) if !is_right(&item) && invalidates => {
-            // The CAS value in the request is lower than that of the item, so the new item is
+            // The CAS value in the request is older than that of the item, so the new item is
             // stale.
             let Item { life, is_claimed, .. } = item;
             let stale = Item { life, is_claimed, is_stale: true, was_fetched: None, ..new(value) };
@@ -314,7 +313,7 @@ impl Item {
     /// Returns the item after it was stored, with the reported properties.
     fn stored(self, reported: &Reported, known: u64) -> Result<Self> {
         if let Some(cas) = reported.cas {
-            ensure!(cas > known, "a new item has the CAS value {cas}, and {known} was reported before");
+            ensure!(cas != known, "a new item has the CAS value {cas}, which was reported before");
         }
         Ok(Self { cas: reported.cas, is_doubtful: false, ..self })
     }
@@ -373,7 +372,7 @@ impl Item {
         ensure!(reported.flags.is_none_or(|flags| flags == self.flags), "wrong flags, not {}", self.flags);
         self.values.retain(|own| reported.size.is_none_or(|size| size == own.len() as u64));
         ensure!(!self.values.is_empty(), "a wrong size");
-        let is_its_own = |cas| self.cas.map_or(cas > known, |own| cas == own);
+        let is_its_own = |cas| self.cas.map_or(cas != known, |own| cas == own);
         ensure!(reported.cas.is_none_or(is_its_own), "a wrong CAS value: {:?} of {known}", self.cas);
         let is_past = matches!(self.life, Life::Until { latest: 0, .. });
         ensure!(

@@ -25,7 +25,7 @@ const COUNTERS: u16 = 8;
 /// Each new counter starts from another multiple of this number.
 const BEGINNINGS: u64 = 1 << 40;
 
-/// Lower bounds of the state of a shared item when a request was sent.
+/// What was known of a shared item when a request was sent: lower bounds, and a CAS value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Floor {
     cas: u64,
@@ -40,9 +40,9 @@ impl Floor {
     }
 }
 
-/// The newest reported state of a shared value.
+/// The last reported state of a shared value.
 #[derive(Debug, Default)]
-struct Newest {
+struct Last {
     cas: u64,
     mark: Mark,
 }
@@ -114,7 +114,7 @@ pub(super) struct Common<'a> {
     /// Held shared by clients with requests in flight, and exclusively by the client that flushes.
     pub(super) pause: RwLock<()>,
     pub(super) flushes: AtomicU64,
-    values: Vec<Mutex<Newest>>,
+    values: Vec<Mutex<Last>>,
     counters: Vec<Mutex<Counter>>,
     /// For each client, the last version of a shared value that it has written.
     versions: Vec<AtomicU32>,
@@ -205,26 +205,23 @@ impl<'a> Common<'a> {
 
     /// Checks a reply about a shared value.
     pub(super) fn judge_value(&self, index: u16, floor: Floor, ask: &Ask, reply: &Reply) -> Result<()> {
-        let newest = &self.values[usize::from(index)];
+        let last = &self.values[usize::from(index)];
         match (ask, reply) {
             (Ask::Get { .. }, Reply::Done(reported)) => {
                 let mark = self.mark(index, reported)?;
                 if let (Some(mark), Some(cas)) = (mark, reported.cas) {
-                    ensure!(cas >= floor.cas, "the CAS value {cas} is lower than {}", floor.cas);
-                    let mut newest = lock(newest);
-                    if cas == newest.cas {
-                        ensure!(newest.mark == mark, "two values with one CAS value, {:?} and {mark:?}", newest.mark);
-                    } else if cas > newest.cas {
-                        *newest = Newest { cas, mark };
-                    }
+                    let mut last = lock(last);
+                    ensure!(
+                        cas != last.cas || mark == last.mark,
+                        "two values with one CAS value, {:?} and {mark:?}",
+                        last.mark
+                    );
+                    *last = Last { cas, mark };
                 }
             }
             (&Ask::Store { text: Text::Marked(mark), .. }, Reply::Done(Reported { cas: Some(cas), .. })) => {
-                ensure!(*cas > floor.cas, "the new CAS value {cas} is not above {}", floor.cas);
-                let mut newest = lock(newest);
-                if *cas > newest.cas {
-                    *newest = Newest { cas: *cas, mark };
-                }
+                ensure!(*cas != floor.cas, "a new value has the CAS value {cas}, which was reported before");
+                *lock(last) = Last { cas: *cas, mark };
             }
             (Ask::Store { .. } | Ask::Touch { .. } | Ask::Delete { .. }, Reply::Done(_)) => (),
             (Ask::Get { .. } | Ask::Touch { .. } | Ask::Delete { .. }, Reply::NotFound) => (),

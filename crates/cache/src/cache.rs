@@ -14,9 +14,10 @@
 //! `prepend` and counting write the new item while they hold the lock, because it depends on the
 //! old one.
 //!
-//! **Order of stores.** An item's number, which is its CAS value, is drawn under the bucket lock.
-//! So the numbers of a key only rise, and a flush knows which items were stored before it (see
-//! `eviction::flush`). All writers share the one counter; readers never access it.
+//! **Order of stores.** An item's number, which is its CAS value, follows from its place (see
+//! `memory::block`). All blocks draw numbers from one counter when they are opened; commands never
+//! access it. So the numbers of a key differ, but need not rise. A flush draws a line between the
+//! numbers of blocks opened before and after it (see `eviction::flush`).
 //!
 //! Expired and flushed items are unlinked by the first command that finds them, or when their block
 //! is swept (see `eviction::sweep`).
@@ -56,7 +57,7 @@ use std::sync::Arc;
 /// The numbers of a server begin at a random number below this. So CAS values that clients remember
 /// from before a restart or a crash are invalid: the chance that one matches by accident is 1 in
 /// 2^31. The bound is not higher, because some clients (meta-memcache 4.3) ignore CAS values of
-/// more than 32 bits. Numbers have 48 bits, enough for a million stores per second for eight years.
+/// more than 32 bits. Numbers have 56 bits (see `item::layout`).
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
 /// The number of blocks that one call of [`Cache::maintain`] may evict: at least 64 MiB, unless the
@@ -121,14 +122,15 @@ impl Cache {
         Cache { store: self.store.with_first_number(first), ..self }
     }
 
-    /// The same cache, whose CAS values are larger than `last`, which another cache has assigned
-    /// last. Call this before anything is stored.
+    /// The same cache, whose CAS values are larger than `last`, which is the
+    /// [last](Self::last_cas) one of another cache. Call this before anything is stored.
     #[must_use]
     pub fn with_cas_after(self, last: u64) -> Cache {
         Cache { store: self.store.with_numbers_after(last), ..self }
     }
 
-    /// The last CAS value assigned so far, or a value below all of them.
+    /// The last CAS value that the cache may have assigned so far, or a value below all of them. It
+    /// may still assign smaller ones.
     pub fn last_cas(&self) -> u64 {
         self.store.last_number()
     }
@@ -404,7 +406,7 @@ impl Cache {
             second if exptime > 0 && second < self.created => self.store.flush.cancel(),
             // Also for a time between the start and now: items do not record when they were stored.
             // A cache may drop too much, but must drop everything that it was asked to.
-            _ => self.store.flush.now(&self.store.last_number),
+            _ => self.store.flush.now(&self.store.allocator.last_number),
         }
     }
 }

@@ -122,8 +122,9 @@ pub struct SweepStats {
     /// Seconds from the last access to evicted items, or their store, to the eviction, as
     /// [`Hit::idle`](crate::Hit::idle).
     pub evicted_idle: Ages,
-    /// Seconds from the store of evicted items to the eviction, up to a sixteenth too few. If the
-    /// cache took an item over from another one, that counts as its store.
+    /// Seconds from the store of evicted items to the eviction, up to a sixteenth too few. For the
+    /// store counts when the item's block was opened, which may be long before it if the cache
+    /// stores little. If the cache took an item over from another one, that counts as its store.
     pub evicted_lifetime: Ages,
 }
 

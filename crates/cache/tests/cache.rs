@@ -57,7 +57,7 @@ fn modes() {
     let old = cas(&cache, "k");
     assert_eq!(store(&cache, Mode::Cas(old), "k", "new"), Store::Stored);
     assert_eq!(store(&cache, Mode::Cas(old), "k", "newer"), Store::Exists);
-    assert!(cas(&cache, "k") > old);
+    assert_ne!(cas(&cache, "k"), old);
     assert!(cache.delete(b"k"));
     assert!(!cache.delete(b"k"));
     assert_eq!(get(&cache, "k"), None);
@@ -279,7 +279,7 @@ fn the_first_expiry_of_an_item_changes_nothing_else() {
         cache.peek(b"k", |hit| facts = Some((hit.cas, hit.number, hit.flags, hit.value.to_vec(), hit.marks)));
         facts.expect("it has not expired")
     };
-    for (length, growth) in [(100, 0..=8), (LARGE_VALUE, 0..=0)] {
+    for (length, growth) in [(100, 0..=16), (LARGE_VALUE, 0..=0)] {
         let content = Content { flags: 7, exptime: 0, value: &vec![b'v'; length] };
         cache.store(Mode::Set, b"k", content);
         assert!(get(&cache, "k").is_some());

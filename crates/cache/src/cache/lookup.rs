@@ -147,8 +147,9 @@ impl Cache {
     /// because it may have changed.
     #[cold]
     pub(crate) fn get_locked(&self, key: HashedKey<'_>, guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let ((hit, lookup), ..) = self.change(key, guard, |item, lookup, now| {
-            let access = |item| self.access(item, now).expect("a status passes on under the lock, which is held");
+        let ((hit, lookup), ..) = self.change(key, guard, |item, lookup, moment| {
+            let access =
+                |item| self.access(item, moment.now).expect("a status passes on under the lock, which is held");
             (Step::Keep, (item.map(|item| (access(item), item)), lookup))
         });
         match hit {

@@ -16,13 +16,37 @@ use crate::sizing::Kind;
 use relativist::raw::Entry;
 use relativist_rcu::Guard;
 
+/// When a change under a bucket's lock happens.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now: u32,
+    /// The line of the last flush.
+    pub(crate) line: u64,
+}
+
+/// Why a step cannot be taken.
+enum Obstacle {
+    /// There is no room for the new item.
+    NoRoom(OutOfMemory),
+    /// The last flush would cover the new item, or came after the change had begun.
+    Flush,
+}
+
+impl From<OutOfMemory> for Obstacle {
+    fn from(full: OutOfMemory) -> Obstacle {
+        Obstacle::NoRoom(full)
+    }
+}
+
 /// The step to take with the item in a bucket.
 pub(crate) enum Step<'e> {
     /// Leave the item.
     Keep,
+    /// Leave the bucket as it is, because the change begins again.
+    Retry,
     /// Put this item in its place.
     Put(UnlinkedItem<'e>),
-    /// Put this copy in its place, with the same number.
+    /// Put this copy in its place, which has the same number.
     Copy(UnlinkedItem<'e>),
     /// Unlink the item.
     Remove,
@@ -37,26 +61,43 @@ impl Cache {
         permit: impl FnOnce(Present<'_>) -> (bool, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        let key = self.hashed(key);
+        let (key, mut permit) = (self.hashed(key), Some(permit));
+        loop {
+            let unlinked = self.write(key, new)?;
+            let guard = relativist_rcu::read();
+            let (decision, item, now) = self.change(key, &guard, |item, lookup, moment| {
+                if !self.store.accepts(&unlinked, moment.line) {
+                    return (Step::Retry, None);
+                }
+                let (now, permit) = (moment.now, permit.take().expect("it is called only here, and then this ends"));
+                let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
+                let kind = is_permitted.then_some(Kind::Store { replaces: item.is_some() });
+                (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, Some((kind, result)))
+            });
+            let Some((kind, result)) = decision else {
+                drop(guard);
+                self.store.close_flushed();
+                continue;
+            };
+            if let (Some(kind), Some(item)) = (kind, item) {
+                self.sample(key.hash, &guard, kind, Some(item));
+                show(self.show(item, now));
+            }
+            return Ok(result);
+        }
+    }
+
+    /// Writes the item that [`put`](Self::put) will link.
+    #[inline]
+    fn write(&self, key: HashedKey<'_>, new: &New<'_>) -> Result<UnlinkedItem<'_>, OutOfMemory> {
         let around = match new.value {
             Value::Reserved(reserved) => self.new_item_around(key, new, reserved),
             _ => None,
         };
-        let unlinked = match around {
-            Some(unlinked) => unlinked,
-            None => self.with_room(|| self.new_item(key, new, b"", AllocContext::NoLock, self.store.clock.now()))?,
-        };
-        let guard = relativist_rcu::read();
-        let ((kind, result), item, now) = self.change(key, &guard, |item, lookup, now| {
-            let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
-            let kind = is_permitted.then_some(Kind::Store { replaces: item.is_some() });
-            (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, (kind, result))
-        });
-        if let (Some(kind), Some(item)) = (kind, item) {
-            self.sample(key.hash, &guard, kind, Some(item));
-            show(self.show(item, now));
+        match around {
+            Some(unlinked) => Ok(unlinked),
+            None => self.with_room(|| self.new_item(key, new, b"", AllocContext::NoLock, self.store.clock.now())),
         }
-        Ok(result)
     }
 
     #[inline]
@@ -66,45 +107,62 @@ impl Cache {
         mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
-        // An item is shown after the lock is released, but within the read section, so its value
-        // can be copied for as long as it takes. Waiting for room must happen outside the read
-        // section.
+        // Waiting for room must happen outside the read section.
         let (key, mut show) = (self.hashed(key), Some(show));
         self.with_room(|| {
-            let guard = relativist_rcu::read();
-            let (mut before, mut kind) = (None, None);
-            let (outcome, item, now) = self.change(key, &guard, |item, lookup, now| {
-                let hit = item.map(|item| item.hit(now));
-                let (change, result) = decide(Present { item: hit, lookup, now });
-                kind = kind_of(&change, item.is_some());
-                match self.step(key, change, item, now) {
-                    Ok((step, status)) => {
-                        before = status;
-                        let expiry = if let Step::Put(unlinked) | Step::Copy(unlinked) = &step {
-                            Some(unlinked.expiry())
-                        } else {
-                            item.map(ItemRef::expiry)
-                        };
-                        (step, Ok((result, expiry)))
-                    }
-                    Err(full) => (Step::Keep, Err(full)),
+            loop {
+                match self.try_update(key, &mut decide, &mut show) {
+                    Ok(result) => return Ok(result),
+                    Err(Obstacle::NoRoom(full)) => return Err(full),
+                    Err(Obstacle::Flush) => self.store.close_flushed(),
                 }
-            });
-            let (result, expiry) = outcome?;
-            if let Some(kind) = kind {
-                self.sample(key.hash, &guard, kind, item);
             }
-            if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
-                // The expiry that this call has set. Other threads may have changed it since the
-                // lock was released.
-                let hit = Hit { expiry, ..self.show(item, now) };
-                show(match before {
-                    Some(before) => Hit { marks: before.marks(), idle: before.idle(now), ..hit },
-                    None => hit,
-                });
-            }
-            Ok(result)
         })
+    }
+
+    #[inline]
+    fn try_update<'a, R>(
+        &self,
+        key: HashedKey<'_>,
+        decide: &mut impl FnMut(Present<'_>) -> (Change<'a>, R),
+        show: &mut Option<impl FnOnce(Hit<'_>)>,
+    ) -> Result<R, Obstacle> {
+        // An item is shown after the lock is released, but within the read section, so its value
+        // can be copied for as long as it takes.
+        let guard = relativist_rcu::read();
+        let (mut before, mut kind) = (None, None);
+        let (outcome, item, now) = self.change(key, &guard, |item, lookup, moment| {
+            let now = moment.now;
+            let hit = item.map(|item| item.hit(now));
+            let (change, result) = decide(Present { item: hit, lookup, now });
+            kind = kind_of(&change, item.is_some());
+            match self.step(key, change, item, moment) {
+                Ok((step, status)) => {
+                    before = status;
+                    let expiry = if let Step::Put(unlinked) | Step::Copy(unlinked) = &step {
+                        Some(unlinked.expiry())
+                    } else {
+                        item.map(ItemRef::expiry)
+                    };
+                    (step, Ok((result, expiry)))
+                }
+                Err(obstacle) => (Step::Retry, Err(obstacle)),
+            }
+        });
+        let (result, expiry) = outcome?;
+        if let Some(kind) = kind {
+            self.sample(key.hash, &guard, kind, item);
+        }
+        if let (Some(item), Some(expiry), Some(show)) = (item, expiry, show.take()) {
+            // The expiry that this call has set. Other threads may have changed it since the lock
+            // was released.
+            let hit = Hit { expiry, ..self.show(item, now) };
+            show(match before {
+                Some(before) => Hit { marks: before.marks(), idle: before.idle(now), ..hit },
+                None => hit,
+            });
+        }
+        Ok(result)
     }
 
     /// Reserves memory for the value of a new item, so that the value is received directly into its
@@ -128,7 +186,7 @@ impl Cache {
         &'e self,
         key: HashedKey<'_>,
         guard: &'g Guard,
-        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, u32) -> (Step<'e>, R),
+        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, Moment) -> (Step<'e>, R),
     ) -> (R, Option<ItemRef<'g>>, u32) {
         let now = self.store.begin();
         let item_of = |link| {
@@ -136,34 +194,37 @@ impl Cache {
             // the read section of `guard` stay allocated until it ends.
             unsafe { ItemRef::<'g>::of_link(link) }
         };
-        match self.store.table.entry(key.hash, has_key(key.bytes), guard) {
+        let entry = self.store.table.entry(key.hash, has_key(key.bytes), guard);
+        // Read under the lock. Otherwise the change could replace an item that was stored after a
+        // flush by one that this flush covers.
+        let moment = Moment { now, line: self.store.flush.line() };
+        match entry {
             Entry::Vacant(entry) => {
-                let (step, result) = decide(None, Lookup::Miss, now);
+                let (step, result) = decide(None, Lookup::Miss, moment);
                 let Step::Put(unlinked) = step else { return (result, None, now) };
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
                 // removed and a grace period passed, see `ItemAllocator::release`.
-                let link = unlinked.link(self.store.next_number(), guard, |link| unsafe { entry.insert(link) });
+                let link = unlinked.link(guard, |link| unsafe { entry.insert(link) });
                 (result, Some(item_of(link)), now)
             }
             Entry::Occupied(entry) => {
                 let item = item_of(entry.get());
-                let state = self.store.state(item, now);
+                let state = self.store.state_at(item, now, moment.line);
                 let live = (state == Lookup::Hit).then_some(item);
-                let (step, result) = decide(live, state, now);
-                let is_copy = matches!(step, Step::Copy(_));
+                let (step, result) = decide(live, state, moment);
                 let left = match step {
+                    Step::Retry => return (result, None, now),
                     Step::Keep if live.is_some() => return (result, live, now),
                     Step::Keep | Step::Remove => {
                         entry.remove();
                         None
                     }
                     Step::Put(unlinked) | Step::Copy(unlinked) => {
-                        let number = if is_copy { item.number() } else { self.store.next_number() };
                         match live {
                             Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        let link = unlinked.link(number, guard, |link| {
+                        let link = unlinked.link(guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
                         });
@@ -216,20 +277,25 @@ impl Cache {
 
     /// Returns the step for `change` of `item`, and carries out a mark. For a mark, also returns
     /// the status that the item had. The bucket is locked.
-    pub(crate) fn step(
+    fn step(
         &self,
         key: HashedKey<'_>,
         change: Change<'_>,
         item: Option<ItemRef<'_>>,
-        now: u32,
-    ) -> Result<(Step<'_>, Option<Status>), OutOfMemory> {
+        moment: Moment,
+    ) -> Result<(Step<'_>, Option<Status>), Obstacle> {
+        let now = moment.now;
         match change {
             Change::Keep => Ok((Step::Keep, None)),
             Change::Remove => Ok((Step::Remove, None)),
             Change::Put(new) => {
                 let present = item.map_or(&b""[..], ItemRef::value);
                 let unlinked = self.new_item(key, &new, present, AllocContext::UnderBucketLock, now)?;
-                Ok((Step::Put(unlinked), None))
+                if self.store.accepts(&unlinked, moment.line) {
+                    Ok((Step::Put(unlinked), None))
+                } else {
+                    Err(Obstacle::Flush)
+                }
             }
             Change::Mark { expiry, add, is_access } => {
                 let Some(item) = item else { return Ok((Step::Keep, None)) };
@@ -392,7 +458,7 @@ mod tests {
             // Time to find the item, and to wait.
             thread::sleep(Duration::from_millis(20));
             assert!(!one.is_finished() && !many.is_finished(), "they wait for the copy");
-            copy.link(item.number(), &guard, |link| {
+            copy.link(&guard, |link| {
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
                 // removed and a grace period passed.
                 unsafe { entry.replace(link) };

@@ -1,10 +1,13 @@
 //! `flush_all`: a line in the sequence of stores. Items below the line are flushed.
 //!
-//! Every item has a number larger than all numbers drawn before. So "everything stored until now"
-//! means all items with numbers up to the last one drawn. This also separates items stored before
-//! and after a flush within one second. A delayed flush cannot know its line in advance: it waits
-//! as *due*, and the first command that runs in its second or later draws the line before it does
-//! anything else.
+//! Blocks draw numbers for their items when they are opened. So the numbers of all items stored
+//! until now are at most the last one drawn, which becomes the line. This also separates items
+//! stored before and after a flush within one second. A new item whose block was opened before the
+//! last flush would be flushed at once. Its store notices that under the bucket's lock, closes the
+//! blocks that were open, and writes the item into another one (see `Cache::change`). A copy has
+//! the number of the item that it replaces, so it is flushed if that item is. A delayed flush
+//! cannot know its line in advance: it waits as *due*, and the first command that runs in its
+//! second or later draws the line before it does anything else.
 
 use relativist_rcu::contention::Site;
 use std::sync::Mutex;
@@ -34,11 +37,6 @@ impl Flush {
         // Acquire: pairs with the Release in `draw_line`, so that later accesses of this thread
         // come after the flush.
         self.line.load(Ordering::Acquire)
-    }
-
-    /// Whether the item numbered `cas` was flushed.
-    pub(crate) fn covers(&self, cas: u64) -> bool {
-        cas <= self.line()
     }
 
     /// Executes the pending flush if its second has come. Every command calls this first.
@@ -100,13 +98,13 @@ impl Flush {
     /// while the flush is still due.
     #[inline(always)]
     fn draw_line_around(&self, last_number: &AtomicU64, between: impl FnOnce()) {
-        // Relaxed: if another thread drew a number before this flush, the synchronisation between
-        // its client and ours orders it before the flush. Numbers drawn concurrently may end up on
-        // either side.
+        // Relaxed: if another thread stored an item before this flush, the synchronisation between
+        // its client and ours orders it before the flush, and so the numbers that its block drew.
+        // Numbers drawn concurrently may end up on either side.
         self.line.store(last_number.load(Ordering::Relaxed), Ordering::Release);
         between();
         // Release (both): the line is visible before the flush stops being due; pairs with the
-        // Acquire in `covers` and `catch_up`.
+        // Acquire in `line` and `catch_up`.
         self.due.store(NONE_PENDING, Ordering::Release);
     }
 }
@@ -116,6 +114,12 @@ mod tests {
     use super::*;
     use std::thread;
     use std::time::Duration;
+
+    impl Flush {
+        fn covers(&self, number: u64) -> bool {
+            number <= self.line()
+        }
+    }
 
     #[test]
     fn a_flush_covers_numbers_drawn_so_far() {

@@ -8,15 +8,14 @@ use crate::eviction::store_times::StoreTimes;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::ItemRef;
 use crate::item::status::Marks;
-use crate::item::unlinked::dispose;
+use crate::item::unlinked::{UnlinkedItem, dispose};
 use crate::memory::allocator::{ItemAllocator, OutOfMemory, TableMemory};
-use crossbeam_utils::CachePadded;
 use relativist::raw::{CompactLink, Table};
 use relativist::{Policy, Resizing};
 use relativist_rcu::Guard;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The number of buckets of an empty table: 8 KiB. A smaller table would save nothing that counts.
 const MIN_BUCKETS: usize = 1 << 10;
@@ -43,7 +42,6 @@ pub(crate) struct ItemStore {
     pub(crate) flush: Flush,
     /// Notified of evictions.
     pub(crate) observer: Option<Arc<dyn EvictionObserver>>,
-    pub(crate) last_number: CachePadded<AtomicU64>,
     pub(crate) store_times: StoreTimes,
 }
 
@@ -51,7 +49,7 @@ impl ItemStore {
     /// An empty store, which keeps table and memory of items within `limit` bytes.
     pub(crate) fn new(clock: Arc<Clock>, limit: usize) -> Result<ItemStore, OutOfMemory> {
         let policy = Policy::from(Resizing::Automatic).load_factor(LOAD).expect("the bounds are far enough apart");
-        Ok(ItemStore {
+        let store = ItemStore {
             table: Table::with_compact_links(MIN_BUCKETS, policy, dispose)
                 .map_err(|_| OutOfMemory { requested: MIN_BUCKETS * size_of::<usize>() })?,
             clock,
@@ -59,14 +57,16 @@ impl ItemStore {
             evicts: true,
             flush: Flush::new(),
             observer: None,
-            last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN)),
             store_times: StoreTimes::new(),
-        })
+        };
+        Ok(store.with_first_number(0))
     }
 
     /// The same store, whose numbers begin `first` higher.
     pub(crate) fn with_first_number(self, first: u64) -> ItemStore {
-        ItemStore { last_number: CachePadded::new(AtomicU64::new(NEVER_DRAWN + first)), ..self }
+        // Relaxed: no other thread has the store.
+        self.allocator.last_number.store(NEVER_DRAWN + first, Ordering::Relaxed);
+        self
     }
 
     /// The same store, whose numbers are larger than `last`.
@@ -78,25 +78,49 @@ impl ItemStore {
     pub(crate) fn last_number(&self) -> u64 {
         // Relaxed: whoever needs the very last one has stopped all threads that draw numbers.
         // Others need one that was the last one a moment ago.
-        self.last_number.load(Ordering::Relaxed)
+        self.allocator.last_number.load(Ordering::Relaxed)
     }
 
     /// Begins a command: returns the current second, and executes a flush that is due.
     pub(crate) fn begin(&self) -> u32 {
         let now = self.clock.now();
-        self.flush.catch_up(now, &self.last_number);
+        self.flush.catch_up(now, &self.allocator.last_number);
         now
     }
 
     /// `Hit` if the item exists for clients.
+    #[inline(always)]
     pub(crate) fn state(&self, item: ItemRef<'_>, now: u32) -> Lookup {
+        self.state_at(item, now, self.flush.line())
+    }
+
+    /// `Hit` if the item exists for clients after the flush that drew this `line`.
+    #[inline(always)]
+    pub(crate) fn state_at(&self, item: ItemRef<'_>, now: u32, line: u64) -> Lookup {
         if item.expiry().has_passed(now) {
             Lookup::Expired
-        } else if self.flush.covers(item.number()) {
+        } else if line > 0 && item.number() <= line {
+            // Without a flush, the number is not computed, because that reads the block's header.
             Lookup::Flushed
         } else {
             Lookup::Hit
         }
+    }
+
+    /// Whether `item` may be linked by a change under a bucket's lock that began when `line` was
+    /// that of the last flush. If its block was opened before that flush, the item would seem to
+    /// have been stored before. If its block was opened after a later flush, it would outlive this
+    /// flush, which the change has not regarded.
+    #[inline]
+    pub(crate) fn accepts(&self, item: &UnlinkedItem<'_>, line: u64) -> bool {
+        item.item.number() > line && self.flush.line() == line
+    }
+
+    /// Closes the open blocks whose new items would be flushed.
+    #[cold]
+    pub(crate) fn close_flushed(&self) {
+        let line = self.flush.line();
+        self.allocator.close_all(|block| block.base() <= line);
     }
 
     /// Counts an expired or flushed item, as `state` says, that a store replaces.
@@ -104,12 +128,6 @@ impl ItemStore {
     pub(crate) fn count_reclaimed(&self, item: ItemRef<'_>, state: Lookup, guard: &Guard) {
         let is_unfetched = !item.status().load().marks().has(Marks::FETCHED);
         self.allocator.count_reclaimed(state == Lookup::Expired && is_unfetched, guard);
-    }
-
-    /// The number of an item that is about to be linked. The bucket lock is held.
-    pub(crate) fn next_number(&self) -> u64 {
-        // Relaxed: numbers only have to be distinct and to rise. Locks order those of one key.
-        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Bytes of the table, and the bytes that it occupies during a resize, or will occupy if it
@@ -159,7 +177,7 @@ mod tests {
         let table = &cache.store.table;
         let reader = Reader::enter();
         let content = Content { flags: 0, exptime: 0, value: b"" };
-        (0..5000).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
+        (0..4200).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
         let is_grown = (0..60_000).any(|_| {
             thread::sleep(Duration::from_millis(1));
             table.buckets() > MIN_BUCKETS

@@ -1,7 +1,8 @@
 //! When items were stored.
 //!
-//! Items don't record that. But their numbers rise with time, so a few pairs of a number and the
-//! second in which it was the last one say when an item was stored. There is a pair for each of the
+//! Items don't record that. But blocks draw their numbers when they are opened, and numbers rise
+//! with time. So a few pairs of a number and the second in which it was the last one say when an
+//! item's block was opened, which stands for the store. There is a pair for each of the
 //! last seconds, and the older pairs are, the farther apart they are. So a time is off by at most a
 //! sixteenth of the item's age, and the number of pairs grows with the logarithm of the oldest age.
 
@@ -44,7 +45,7 @@ impl StoreTimes {
         self.marks.publish(marks);
     }
 
-    /// The least age at `now` that an item with this number can have, in seconds.
+    /// The least age at `now` that the block can have that drew this number, in seconds.
     pub(crate) fn age(&self, number: u64, now: u32, guard: &Guard) -> u32 {
         let marks = self.marks.read(guard);
         let later = marks.partition_point(|mark| mark.number < number);

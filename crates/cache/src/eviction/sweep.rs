@@ -208,7 +208,7 @@ impl Sweep<'_> {
         let fate = match copy {
             Some((copy, visits)) => {
                 copy.take_over(item, visits, now);
-                copy.link(item.number(), &guard, |link| {
+                copy.link(&guard, |link| {
                     // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
                     // removed and a grace period passed, see `ItemAllocator::release`.
                     unsafe { entry.replace(link) };

@@ -2,7 +2,7 @@
 
 use crate::expiry::Expiry;
 use crate::item::hit::Hit;
-use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Item, Layout, SHORT};
+use crate::item::layout::{CLIENT_CAS, HAS_CAS, HAS_NUMBER, HEADER, Item, Layout, NUMBER, SHORT, SHORT_LEN};
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
 use crate::memory::allocator::ItemAllocator;
@@ -95,15 +95,17 @@ impl<'a> ItemRef<'a> {
     #[inline]
     pub(crate) fn layout_with(self, status: Status) -> Layout {
         let options = status.options();
-        // SAFETY: the promise made to `of_link`; written once, before the item was linked.
-        let low = unsafe { (&raw const (*self.item.as_ptr()).value_len).read() };
+        // SAFETY: the item has this field there, which is aligned, because the item is; written
+        // once, before the item was linked.
+        let low = unsafe { self.address().add(options.value_len_at()).cast::<u16>().read() };
         // SAFETY: the first option after the length of the key.
         let high = if options.is_long { unsafe { self.option(options.key_len_at() + 1) } } else { 0 };
         Layout {
             options,
+            has_number: low & HAS_NUMBER != 0,
             has_cas: low & HAS_CAS != 0,
             key_len: self.key_len_with(status).into(),
-            value_len: usize::from(low & !HAS_CAS) | (high as usize) << SHORT,
+            value_len: usize::from(low & SHORT_LEN) | (high as usize) << SHORT,
         }
     }
 
@@ -146,17 +148,25 @@ impl<'a> ItemRef<'a> {
         unsafe { self.option(layout.options.key_at() - size_of::<u32>()) }
     }
 
-    /// The item's number: larger than those of all items linked before.
+    /// The item's number, which no other item has, except copies of this one.
     pub(crate) fn number(self) -> u64 {
-        // SAFETY: the promise made to `of_link`; written once, before the item was linked.
-        let [low, middle, high] = unsafe { (&raw const (*self.item.as_ptr()).number).read() }.map(u64::from);
-        low | middle << 16 | high << 32
+        self.number_in(self.layout())
+    }
+
+    pub(crate) fn number_in(self, layout: Layout) -> u64 {
+        if !layout.has_number {
+            return self.block().number_at(self.address());
+        }
+        let mut number = [0; size_of::<u64>()];
+        // SAFETY: the layout says that the item has these bytes after the value.
+        number[..NUMBER].copy_from_slice(unsafe { self.bytes(layout.value_start() + layout.value_len, NUMBER) });
+        u64::from_le_bytes(number)
     }
 
     pub(crate) fn client_cas_in(self, layout: Layout) -> Option<u64> {
         layout.has_cas.then(|| {
-            // SAFETY: the layout says that the item has these bytes behind the value.
-            let bytes = unsafe { self.bytes(layout.value_start() + layout.value_len, CLIENT_CAS) };
+            // SAFETY: the layout says that the item has these bytes at its end.
+            let bytes = unsafe { self.bytes(layout.cas_start(), CLIENT_CAS) };
             u64::from_ne_bytes(bytes.try_into().expect("the slice has this length"))
         })
     }
@@ -233,8 +243,8 @@ impl<'a> ItemRef<'a> {
         Hit {
             key: self.key_with(status),
             flags: self.flags_in(layout),
-            cas: self.client_cas_in(layout).unwrap_or_else(|| self.number()),
-            number: self.number(),
+            cas: self.client_cas_in(layout).unwrap_or_else(|| self.number_in(layout)),
+            number: self.number_in(layout),
             value: self.value_in(layout),
             expiry: self.expiry(),
             idle: status.idle(now),
@@ -257,6 +267,7 @@ impl<'a> ItemRef<'a> {
             has_expiry: layout.options.has_expiry,
             value: [self.value_in(layout), b""],
             value_len: layout.value_len as u32,
+            number: Some(self.number_in(layout)),
             cas: self.client_cas_in(layout),
             // `UnlinkedItem::take_over` sets everything that is in the status.
             marks: Marks::NONE,

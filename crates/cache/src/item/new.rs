@@ -13,8 +13,8 @@ pub struct New<'a> {
     pub expiry: Expiry,
     /// The value.
     pub value: Value<'a>,
-    /// The CAS value that the client sets; if it sets none, the item gets one larger than all
-    /// before.
+    /// The CAS value that the client sets; if it sets none, the item gets one that no other
+    /// item has had.
     pub cas: Option<u64>,
     /// The marks of the item.
     pub marks: Marks,

@@ -3,7 +3,7 @@
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::{HAS_CAS, HEADER, Item, Layout, SHORT};
+use crate::item::layout::{HAS_CAS, HAS_NUMBER, HEADER, Item, Layout, NUMBER, SHORT, SHORT_LEN};
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
@@ -27,6 +27,8 @@ pub(crate) struct ItemInit<'a> {
     /// The value, in two pieces, each of which may be empty.
     pub(crate) value: [&'a [u8]; 2],
     pub(crate) value_len: u32,
+    /// The number, if the item is a copy of the one that has it.
+    pub(crate) number: Option<u64>,
     pub(crate) cas: Option<u64>,
     pub(crate) marks: Marks,
     pub(crate) inherits: Marks,
@@ -63,8 +65,8 @@ impl<'a> ItemInit<'a> {
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
         let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
         let &New { flags, expiry, cas, marks, inherits, .. } = new;
-        let has_expiry = expiry != Expiry::NEVER;
-        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, cas, marks, inherits, now }
+        let (has_expiry, number) = (expiry != Expiry::NEVER, None);
+        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, number, cas, marks, inherits, now }
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -74,7 +76,7 @@ impl<'a> ItemInit<'a> {
             has_flags: self.flags != 0,
             has_cas: self.cas.is_some(),
         };
-        Layout::of(&shape, self.has_expiry)
+        Layout { has_number: self.number.is_some(), ..Layout::of(&shape, self.has_expiry) }
     }
 
     /// The bytes of the item.
@@ -139,6 +141,9 @@ impl<'h> UnlinkedItem<'h> {
         };
         item.block().note_expiry(init.expiry);
         item.block().note_due(init.now.saturating_add(VISIT_INTERVAL));
+        if let Some(number) = init.number {
+            item.block().note_number(number);
+        }
         Ok(UnlinkedItem { item, size, inherits: init.inherits, allocator })
     }
 
@@ -183,23 +188,14 @@ impl<'h> UnlinkedItem<'h> {
         self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
-    /// Gives the item its number and passes it to `link`, which puts it into the table.
-    pub(crate) fn link(
-        self,
-        number: u64,
-        guard: &Guard,
-        link: impl FnOnce(NonNull<CompactLink>),
-    ) -> NonNull<CompactLink> {
+    /// Passes the item to `link`, which puts it into the table.
+    pub(crate) fn link(self, guard: &Guard, link: impl FnOnce(NonNull<CompactLink>)) -> NonNull<CompactLink> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
-        let block = item.block();
-        block.note_number(number);
-        // SAFETY: the unlinked item owned it, so no other thread refers to it.
-        unsafe { (*item.item.as_ptr()).number = [number as u16, (number >> 16) as u16, (number >> 32) as u16] };
         allocator.count_linked(size, guard);
         // The block must not be swept before the item is linked.
         link(item.link());
-        block.finish_pending();
+        item.block().finish_pending();
         item.link()
     }
 }
@@ -229,8 +225,11 @@ pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
 /// value that is there already.
 unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let (options, length) = (init.layout().options, init.value_len);
+    let number = init.number.map(u64::to_le_bytes);
+    let number = number.as_ref().map_or(&b""[..], |bytes| &bytes[..NUMBER]);
     let given = init.cas.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
+    let has_number = if number.is_empty() { 0 } else { HAS_NUMBER };
     let has_cas = if given.is_empty() { 0 } else { HAS_CAS };
     let status = Status::new(init.now, init.marks, options);
     let item = place.cast::<Item>().as_ptr();
@@ -245,12 +244,11 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     // because the header as a whole ends in padding, where other parts begin.
     unsafe {
         (&raw mut (*item).link).write(CompactLink::new(init.hash));
-        (&raw mut (*item).number).write([0; 3]);
-        (&raw mut (*item).value_len).write(length as u16 & !HAS_CAS | has_cas);
         (&raw mut (*item).status).write(AtomicStatus::new(status));
         if options.has_expiry {
             place.add(HEADER).cast::<u32>().write(init.expiry.to_bits());
         }
+        place.add(options.value_len_at()).cast::<u16>().write(length as u16 & SHORT_LEN | has_number | has_cas);
         place.add(options.key_len_at()).write(init.key_len);
     }
     if options.is_long {
@@ -266,7 +264,7 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
         return unsafe { end.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
     }
     append(init.value[0]);
-    for rare in [init.value[1], given] {
+    for rare in [init.value[1], number, given] {
         if !rare.is_empty() {
             append(rare);
         }
@@ -281,8 +279,8 @@ mod tests {
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
         let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
-        let (inherits, has_expiry) = (Marks::NONE, false);
-        ItemInit { hash, key, key_len, flags: 7, expiry, has_expiry, value, value_len, cas, marks, inherits, now: 100 }
+        let (flags, has_expiry, number, inherits, now) = (7, false, None, Marks::NONE, 100);
+        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, number, cas, marks, inherits, now }
     }
 
     fn unlinked<'h>(init: &ItemInit<'_>, allocator: &'h ItemAllocator) -> UnlinkedItem<'h> {
@@ -290,8 +288,8 @@ mod tests {
     }
 
     #[test]
-    fn an_item_has_21_bytes_besides_key_and_value() {
-        assert_eq!(ITEM_OVERHEAD, 21);
+    fn an_item_has_15_bytes_besides_key_and_value() {
+        assert_eq!(ITEM_OVERHEAD, 15);
     }
 
     #[test]
@@ -310,21 +308,28 @@ mod tests {
     #[test]
     fn an_item_reads_back_as_written() {
         let allocator = ItemAllocator::new(1 << 20).unwrap();
-        let [large, short, long] = [20_000, (1 << 15) - 1, 70_000].map(|length| vec![b'x'; length]);
+        let [large, short, long] = [20_000, (1 << 14) - 1, 70_000].map(|length| vec![b'x'; length]);
         let cases: [(_, _, [&[u8]; 2]); 5] = [
             (7, 4, [b"one", b"two"]),
             (0, 0, [b"", b""]),
-            (0, 4, [&large, b"y"]),
-            (0, 4, [&short, b""]),
+            (0, 8, [&large, b"y"]),
+            (0, 0, [&short, b""]),
             (u32::MAX, 12, [&long, b"y"]),
         ];
         for (flags, options, value) in cases {
-            let unlinked = unlinked(&ItemInit { flags, ..init(&[b'k'; MAX_KEY], value) }, &allocator);
-            let item = unlinked.item;
-            unlinked.link((1 << 48) - 2, &relativist_rcu::read(), |_| ());
-            assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
-            assert_eq!((item.hit(100).flags, item.hit(100).cas), (flags, (1 << 48) - 2));
-            assert_eq!(item.footprint(), (21 + options + 250 + value.concat().len()).next_multiple_of(8));
+            // An original, and copies with the largest number, and with a client's CAS value, too.
+            let number = (1 << 56) - 2;
+            for (number, cas, rest) in [(None, None, 0), (Some(number), None, 7), (Some(number), Some(3), 15)] {
+                let init = ItemInit { flags, number, cas, ..init(&[b'k'; MAX_KEY], value) };
+                let unlinked = unlinked(&init, &allocator);
+                let item = unlinked.item;
+                unlinked.link(&relativist_rcu::read(), |_| ());
+                assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
+                let number = number.unwrap_or_else(|| item.block().number_at(item.address()));
+                let hit = item.hit(100);
+                assert_eq!((hit.flags, hit.number, hit.cas), (flags, number, cas.unwrap_or(number)));
+                assert_eq!(item.footprint(), (15 + options + 250 + value.concat().len() + rest).next_multiple_of(8));
+            }
         }
     }
 
@@ -342,10 +347,12 @@ mod tests {
         let allocator = ItemAllocator::new(1 << 20).unwrap();
         let unlinked = unlinked(&ItemInit { cas: Some(u64::MAX - 1), ..init(b"key", [b"value", b""]) }, &allocator);
         let item = unlinked.item;
-        unlinked.link(42, &relativist_rcu::read(), |_| ());
-        assert_eq!((item.hit(100).cas, item.number(), item.value()), (u64::MAX - 1, 42, &b"value"[..]));
+        unlinked.link(&relativist_rcu::read(), |_| ());
+        let number = item.block().number_at(item.address());
+        assert_eq!((item.hit(100).cas, item.number(), item.value()), (u64::MAX - 1, number, &b"value"[..]));
         assert_eq!(item.footprint(), allocator.linked());
-        assert_eq!(UnlinkedItem::copy(item, 0, 100, &allocator, || 0).unwrap().item.hit(100).cas, u64::MAX - 1);
+        let copy = UnlinkedItem::copy(item, 0, 100, &allocator, || 0).unwrap();
+        assert_eq!((copy.item.hit(100).cas, copy.item.number()), (u64::MAX - 1, number));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) struct ItemAllocator {
     pub(crate) capacity: usize,
     /// The stripes, whose number is a power of two.
     stripes: Box<[CachePadded<Stripe>]>,
+    /// The last number that a block has drawn.
+    pub(crate) last_number: CachePadded<AtomicU64>,
     /// Whether few blocks are free or waiting, so that the next store should evict one.
     is_low: AtomicBool,
     pool: CachePadded<Mutex<BlockPool>>,
@@ -162,6 +164,7 @@ impl ItemAllocator {
         Ok(ItemAllocator {
             capacity,
             stripes: (0..stripes).map(|_| CachePadded::new(stripe())).collect(),
+            last_number: CachePadded::new(AtomicU64::new(0)),
             is_low: AtomicBool::new(false),
             pool: CachePadded::new(Mutex::new(BlockPool::new(capacity, limit)?)),
             returned: Condvar::new(),
@@ -258,6 +261,13 @@ impl ItemAllocator {
         if policy::is_protected(queue) { &self.stripes[0] } else { self.stripe(guard) }
     }
 
+    /// Draws `count` numbers, and returns the first of them.
+    fn draw(&self, count: u64) -> u64 {
+        // Relaxed: numbers only have to be distinct and to rise. If a flush has ended before this
+        // call began, the synchronisation between its client and ours orders it before.
+        self.last_number.fetch_add(count, Ordering::Relaxed) + 1
+    }
+
     /// Locks the pool. A thread that holds this lock does not wait for anything else. Lock order: a
     /// stripe, then the pool.
     pub(crate) fn pool(&self) -> MutexGuard<'_, BlockPool> {
@@ -279,7 +289,7 @@ impl ItemAllocator {
         let queue = policy::queue(size, context.visits());
         if self.is_large(size) {
             let block = self.obtain(Block::capacity_for(size), context, table()).ok_or(full)?;
-            block.open(queue);
+            block.open(queue, self.draw(1));
             let place = block.take(size).ok_or(full);
             self.put_down(|pool| pool.put_back(block, true));
             return place;
@@ -296,7 +306,7 @@ impl ItemAllocator {
             self.put_down(|pool| pool.put_unused(fresh));
             return Ok(place);
         }
-        fresh.open(queue);
+        fresh.open(queue, self.draw(fresh.numbers()));
         let full_one = open[queue].replace(fresh);
         self.put_down(|pool| pool.opened_in_place_of(full_one));
         fresh.take(size).ok_or(full)
@@ -327,7 +337,7 @@ impl ItemAllocator {
     /// # Safety
     /// The allocator has released the block, and the caller has the only pin.
     pub(crate) unsafe fn attach(&self, block: Block, size: usize) -> Option<NonNull<u8>> {
-        block.open(policy::queue(size, 0));
+        block.open(policy::queue(size, 0), self.draw(1));
         let place = block.take(size)?;
         block.attach();
         self.put_down(|pool| pool.close(block));
@@ -337,9 +347,9 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block of new items per class. Their items have at least 24, 88, 344
-        // bytes and so on, so one item in 16 bytes is an upper bound.
-        self.stripes.len() * self.capacity / 16
+        // A stripe has one open block of new items per class. Their items have at least 16, 24, 88, 344
+        // bytes and so on, so one item in 8 bytes is an upper bound.
+        self.stripes.len() * self.capacity / 8
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a

@@ -14,6 +14,12 @@
 //! freed yet, the pending items, and a reference of the allocator itself. If a resize outlives the
 //! cache, the table outlives the allocator; the last freed item then unmaps the block. `pins`
 //! counts the connections that use values in place, see [`crate::memory::block_ref`].
+//!
+//! **Numbers.** Items do not store a number of their own. A block draws one number for each
+//! [`NUMBER_UNIT`] bytes when it is opened, and stores the first of them, its *base*. The number of
+//! an item is the base and the item's place in these units. A block that is reused draws again. So
+//! no two items have the same number, except an item and its copies, which store the number that
+//! they have taken over.
 
 use crate::expiry::Expiry;
 use crate::memory::arena;
@@ -27,6 +33,9 @@ const ITEM_ALIGN: usize = 8;
 
 /// The unit of a block's size.
 const PAGE: usize = 4096;
+
+/// Bytes per number of a block. No item is smaller.
+pub(crate) const NUMBER_UNIT: usize = 16;
 
 /// The bytes of the header at the start of a block.
 pub(crate) const HEADER: usize = size_of::<Header>();
@@ -51,8 +60,12 @@ struct Header {
     /// The block's second in the index of due blocks; `NEVER` if it is not there. Written under the
     /// pool's lock.
     indexed: AtomicU32,
-    /// The bytes taken, including this header. Written under the stripe's lock.
-    used: AtomicUsize,
+    /// The bytes taken, including this header, in units of [`ITEM_ALIGN`]. Written under the
+    /// stripe's lock.
+    used: AtomicU32,
+    /// The background need not sweep the block before this second: no item expires earlier, or too
+    /// few do.
+    due: AtomicU32,
     /// Bytes of items that are not freed, [`PENDING_ITEM`] for each pending item, and
     /// [`ALLOCATOR_REF`] while the allocator has the block.
     live_bytes: AtomicUsize,
@@ -60,11 +73,10 @@ struct Header {
     /// lock.
     number: AtomicU64,
     stamp: AtomicU64,
+    /// The number of an item at the first place. Written before the block has items.
+    base: AtomicU64,
     /// A lower bound of the items' numbers.
     first_number: AtomicU64,
-    /// The background need not sweep the block before this second: no item expires earlier, or too
-    /// few do.
-    due: AtomicU32,
     /// The number of pins, and [`RELEASED`].
     pins: AtomicU32,
     queue: AtomicU8,
@@ -125,12 +137,13 @@ impl Block {
             header.write(Header {
                 capacity: (capacity / PAGE) as u32,
                 indexed: AtomicU32::new(NEVER),
-                used: AtomicUsize::new(HEADER),
+                used: AtomicU32::new((HEADER / ITEM_ALIGN) as u32),
+                due: AtomicU32::new(NEVER),
                 live_bytes: AtomicUsize::new(ALLOCATOR_REF),
                 number: AtomicU64::new(0),
                 stamp: AtomicU64::new(0),
+                base: AtomicU64::new(0),
                 first_number: AtomicU64::new(u64::MAX),
-                due: AtomicU32::new(NEVER),
                 pins: AtomicU32::new(0),
                 queue: AtomicU8::new(0),
                 place: AtomicU8::new(Place::Taken as u8),
@@ -290,16 +303,28 @@ impl Block {
     /// The bytes taken, including the header. They change while the block is open.
     pub(crate) fn used(self) -> usize {
         // Relaxed: under the stripe's lock, or after the block was closed under the pool's lock.
-        self.header().used.load(Ordering::Relaxed)
+        self.header().used.load(Ordering::Relaxed) as usize * ITEM_ALIGN
     }
 
-    /// Opens a block without items, for items of a `queue`.
-    pub(crate) fn open(self, queue: usize) {
+    fn set_used(self, bytes: usize) {
+        // Relaxed: as in `used`.
+        self.header().used.store((bytes / ITEM_ALIGN) as u32, Ordering::Relaxed);
+    }
+
+    /// The count of numbers that a block needs for items that fill it.
+    pub(crate) fn numbers(self) -> u64 {
+        ((self.capacity() - HEADER) / NUMBER_UNIT) as u64
+    }
+
+    /// Opens a block without items, for items of a `queue`, whose numbers begin at `base`.
+    pub(crate) fn open(self, queue: usize, base: u64) {
         let header = self.header();
-        // Relaxed, all: only the caller has the block. Other threads receive it through locks.
-        header.used.store(HEADER, Ordering::Relaxed);
+        self.set_used(HEADER);
+        // Relaxed, all: only the caller has the block. Other threads receive it through locks, and
+        // readers through links of its items.
         header.live_bytes.store(ALLOCATOR_REF, Ordering::Relaxed);
-        header.first_number.store(u64::MAX, Ordering::Relaxed);
+        header.base.store(base, Ordering::Relaxed);
+        header.first_number.store(base, Ordering::Relaxed);
         header.due.store(NEVER, Ordering::Relaxed);
         header.queue.store(queue as u8, Ordering::Relaxed);
         header.is_closed.store(false, Ordering::Relaxed);
@@ -335,14 +360,13 @@ impl Block {
     /// Takes room for an item of `size` bytes, a multiple of its alignment. The item is pending
     /// from now on. The caller holds the stripe's lock.
     pub(crate) fn take(self, size: usize) -> Option<NonNull<u8>> {
-        let header = self.header();
-        // Relaxed, all: under the stripe's lock; later readers synchronise by the pool's lock.
-        let used = header.used.load(Ordering::Relaxed);
+        let used = self.used();
         if used + size > self.capacity() {
             return None;
         }
-        header.used.store(used + size, Ordering::Relaxed);
-        header.live_bytes.fetch_add(size + PENDING_ITEM, Ordering::Relaxed);
+        self.set_used(used + size);
+        // Relaxed: under the stripe's lock; later readers synchronise by the pool's lock.
+        self.header().live_bytes.fetch_add(size + PENDING_ITEM, Ordering::Relaxed);
         // SAFETY: within the capacity.
         unsafe {
             let place = self.0.cast::<u8>().add(used);
@@ -354,13 +378,12 @@ impl Block {
     /// Gives back the room of an item that was given up, if it was taken last. The caller holds the
     /// stripe's lock, and the block is open there.
     pub(crate) fn undo_take(self, place: NonNull<u8>, size: usize) -> bool {
-        let header = self.header();
-        // Relaxed, all: as in `take`.
-        let used = header.used.load(Ordering::Relaxed);
+        let used = self.used();
         let is_last = place.addr().get() + size == self.0.addr().get() + used;
         if is_last {
-            header.used.store(used - size, Ordering::Relaxed);
-            header.live_bytes.fetch_sub(size, Ordering::Relaxed);
+            self.set_used(used - size);
+            // Relaxed: as in `take`.
+            self.header().live_bytes.fetch_sub(size, Ordering::Relaxed);
             // SAFETY: within the block, and not used.
             unsafe { poison::poison(place, size) };
         }
@@ -442,21 +465,18 @@ impl Block {
     /// evicted. (An unused end does not count: moving items from such a block to another one would
     /// gain nothing.)
     pub(crate) fn is_slightly_fragmented(self) -> bool {
-        // Relaxed, both: hints, and `used` does not change once the block is closed.
-        let header = self.header();
-        self.freed_before(header.used.load(Ordering::Relaxed), header.live_bytes.load(Ordering::Relaxed))
-            >= self.capacity() / 16
+        // Relaxed: a hint, as `used` is, which does not change once the block is closed.
+        self.freed_before(self.used(), self.header().live_bytes.load(Ordering::Relaxed)) >= self.capacity() / 16
     }
 
     /// Whether a quarter of a closed block with `live_bytes` is freed. Then moving the rest costs
     /// three times what it gains, and a cache whose items are overwritten at random holds 87 % of
     /// what it could hold.
     fn is_quarter_freed(self, live_bytes: usize) -> bool {
-        let header = self.header();
-        // Relaxed, both: they do not change once the block is closed, and the caller has seen that
-        // it is.
-        let is_cut = header.is_cut.load(Ordering::Relaxed);
-        let end = if is_cut { self.capacity() } else { header.used.load(Ordering::Relaxed) };
+        // Relaxed: like `used`, it does not change once the block is closed, and the caller has
+        // seen that it is.
+        let is_cut = self.header().is_cut.load(Ordering::Relaxed);
+        let end = if is_cut { self.capacity() } else { self.used() };
         self.freed_before(end, live_bytes) >= self.capacity() / 4
     }
 
@@ -501,7 +521,22 @@ impl Block {
         self.header().stamp.load(Ordering::Relaxed)
     }
 
-    /// Notes that an item in the block has this number.
+    /// The number of an item at `address` in the block, unless it is a copy.
+    #[inline]
+    pub(crate) fn number_at(self, address: NonNull<u8>) -> u64 {
+        let offset = address.addr().get() - self.0.addr().get() - HEADER;
+        self.base() + (offset / NUMBER_UNIT) as u64
+    }
+
+    /// The number of an item at the first place.
+    pub(crate) fn base(self) -> u64 {
+        // Relaxed: written before the block had items. The caller received it through a lock, or
+        // through the link of an item.
+        self.header().base.load(Ordering::Relaxed)
+    }
+
+    /// Notes that an item in the block has this number, as [`open`](Self::open) does for all that
+    /// are not copies.
     pub(crate) fn note_number(self, number: u64) {
         let first = &self.header().first_number;
         // Relaxed, both: by a thread with a pending item in the block, or by its sweep.
@@ -570,9 +605,7 @@ impl Block {
     /// The block is closed and has no pending items, and belongs to the caller while the iterator
     /// is used.
     pub(crate) unsafe fn items(self, footprint: impl Fn(NonNull<u8>) -> usize) -> impl Iterator<Item = NonNull<u8>> {
-        // Relaxed: written before the block was closed, under the lock with which the caller took
-        // it.
-        let end = self.header().used.load(Ordering::Relaxed);
+        let end = self.used();
         let mut offset = HEADER;
         std::iter::from_fn(move || {
             (offset < end).then(|| {
@@ -586,6 +619,6 @@ impl Block {
 }
 
 /// The bytes that an item of `bytes` bytes occupies.
-pub(crate) fn footprint(bytes: usize) -> usize {
+pub(crate) const fn footprint(bytes: usize) -> usize {
     bytes.next_multiple_of(ITEM_ALIGN)
 }

@@ -21,7 +21,7 @@ fn expired_items_are_freed_in_the_background() {
     cache.maintain();
     let usage = cache.usage();
     assert_eq!((usage.items, usage.sweeps.evictions), (1000, 0));
-    assert_eq!(usage.item_bytes, 1000 * 136);
+    assert_eq!(usage.item_bytes, 1000 * 128);
     assert!((0..10_000).step_by(10).all(|index| has(&cache, &key(index))));
 }
 
@@ -80,9 +80,9 @@ fn flushed_items_next_to_an_unfinished_item_are_freed() {
         (true, ())
     };
     cache.put(b"new", &New::plain(0, Value::Whole(b"v")), flush, |_| ()).unwrap();
-    assert!(has(&cache, "new"));
+    assert!(!has(&cache, "new"), "its key was locked before the flush, so it counts as stored before");
     cache.maintain();
-    assert_eq!(cache.usage().items, 1, "the others were flushed");
+    assert_eq!(cache.usage().items, 0);
 }
 
 /// Each second stores a few items, one of which expires soon. Such items do not occupy a block per

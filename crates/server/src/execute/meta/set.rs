@@ -88,12 +88,21 @@ impl Executor<'_> {
         let new = self.new_item(request, present.now);
         match (self.permits(request, present), present.item, request.flags.compare) {
             ((true, ending), _, _) => (Change::Put(new), ending),
-            ((false, Ending::Exists), Some(item), Some(cas)) if cas < self.visible(item.cas) => {
+            ((false, Ending::Exists), Some(item), Some(cas)) if self.is_older(cas, &item) => {
                 let marks = new.marks | Marks::STALE;
                 (Change::Put(New { expiry: item.expiry, marks, inherits: Marks::WON, ..new }), Ending::Done)
             }
             ((false, ending), _, _) => (Change::Keep, ending),
         }
+    }
+
+    /// Whether a CAS value that is not the item's is older. Those that the cache has given to a key
+    /// do not rise. But once the item has one of them, all others were given to earlier items, or
+    /// not to this key.
+    fn is_older(&self, cas: u64, item: &Hit<'_>) -> bool {
+        let is_from_client = item.marks.has(Marks::CLIENT_CAS);
+        let newest = if is_from_client { item.cas } else { self.tenant.cache.last_cas() };
+        !self.shared.options.disable_cas && cas <= newest
     }
 
     /// Executes an `ms` in mode append or prepend.

@@ -209,7 +209,7 @@ fn a_snapshot_written_on_request_is_refused_unless_accepted() {
     assert_eq!(read(file.as_slice(), Some(file.len() as u64), only(&after), true, &now).unwrap().items, 5);
 }
 
-/// Items keep 48 bits of their numbers. Restarts must not use them up.
+/// Numbers of items have 56 bits. Restarts must not use them up.
 #[test]
 fn a_flush_after_thousands_of_restarts_drops_only_earlier_items() {
     let clock = Arc::new(Clock::new(NOW));

@@ -44,24 +44,26 @@ impl Link {
 /// A link of half the size, for tables whose objects lie close together: 8 bytes, embedded like a
 /// [`Link`].
 ///
-/// It has the upper 28 bits of the hash, and the distance to the next link instead of its address.
+/// It has the upper 27 bits of the hash, a bit for the user, and the distance to the next link
+/// instead of its address.
 /// So all links of a table must lie within a range of [`CompactLink::RANGE`] bytes. Otherwise
 /// updates and resizes panic, and later updates of the same bucket may wait forever. Objects from a
-/// general allocator may lie further apart: use an arena. Beyond 2^24 buckets the summaries of the
-/// table rule out less and less. Two links whose hashes differ only in the lower 36 bits count as
+/// general allocator may lie further apart: use an arena. Beyond 2^23 buckets the summaries of the
+/// table rule out less and less. Two links whose hashes differ only in the lower 37 bits count as
 /// links of equal hash. Compact links cannot be renamed.
 ///
 /// ```
 /// use relativist::raw::{CompactLink, Hash};
 /// let hash = Hash::new(42);
-/// assert_eq!(CompactLink::new(hash).hash().get(), hash.get() >> 36 << 36);
+/// assert_eq!(CompactLink::new(hash).hash().get(), hash.get() >> 37 << 37);
 /// assert_eq!(size_of::<CompactLink>(), 8);
 /// ```
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct CompactLink {
-    /// The upper 28 bits: those of the hash, which never change. The others: the distance from this
-    /// link to the next, in units of 8 bytes, as a signed number; 0 at the end of a chain.
+    /// The upper 27 bits: those of the hash. The next one: the user's. Neither changes. The others:
+    /// the distance from this link to the next, in units of 8 bytes, as a signed number; 0 at the end
+    /// of a chain.
     word: AtomicBits,
 }
 
@@ -71,30 +73,52 @@ impl CompactLink {
 
     const UNIT_BITS: u32 = align_of::<Self>().ilog2();
     const DISTANCE_BITS: u32 = 36;
+    const DISTANCE: u64 = (1 << Self::DISTANCE_BITS) - 1;
+    const USER_BIT: u64 = 1 << Self::DISTANCE_BITS;
+    const HASH: u64 = !(Self::USER_BIT | Self::DISTANCE);
     /// The bits of the hash that a link has.
-    pub(super) const HASH_BITS: u32 = u64::BITS - Self::DISTANCE_BITS;
-    const HASH: u64 = !0 << Self::DISTANCE_BITS;
+    pub(super) const HASH_BITS: u32 = Self::HASH.count_ones();
 
     /// Creates a link that is in no table. The hash determines its place.
     #[inline]
     pub fn new(hash: Hash) -> Self {
-        Self { word: AtomicBits::new(hash.get() & Self::HASH) }
+        Self::with_user_bit(hash, false)
     }
 
-    /// Returns the upper 28 bits of the hash; the others are zero.
+    /// Creates a link like [`CompactLink::new`], with a bit that the table ignores. For example, it can
+    /// tell where in an object the link is.
+    ///
+    /// ```
+    /// use relativist::raw::{CompactLink, Hash};
+    /// assert!(CompactLink::with_user_bit(Hash::new(42), true).user_bit());
+    /// ```
+    #[inline]
+    pub fn with_user_bit(hash: Hash, bit: bool) -> Self {
+        let user_bit = if bit { Self::USER_BIT } else { 0 };
+        Self { word: AtomicBits::new(hash.get() & Self::HASH | user_bit) }
+    }
+
+    /// Returns the upper 27 bits of the hash; the others are zero.
     #[inline(always)]
     pub fn hash(&self) -> Hash {
         // Relaxed: published by the store that makes the link reachable.
         Hash::from_mixed(self.word.load(Relaxed) & Self::HASH)
     }
 
+    /// Returns the bit that was passed to [`CompactLink::with_user_bit`].
+    #[inline(always)]
+    pub fn user_bit(&self) -> bool {
+        // Relaxed: as in `hash`.
+        self.word.load(Relaxed) & Self::USER_BIT != 0
+    }
+
     /// Returns the word of this link with another successor. Relaxed: only the holder of the
     /// bucket's lock, or of a link that no reader can reach, changes the word.
     #[inline(always)]
     fn word_before(&self, next: *mut Self) -> u64 {
-        let hash = self.word.load(Relaxed) & Self::HASH;
+        let constant = self.word.load(Relaxed) & !Self::DISTANCE;
         if next.is_null() {
-            return hash;
+            return constant;
         }
         let bytes = next.expose_provenance().wrapping_sub(self.address()) as i64;
         assert!(
@@ -102,7 +126,7 @@ impl CompactLink {
             "the links of a table must lie within {} bytes: {self:p} and {next:p}",
             Self::RANGE
         );
-        hash | (bytes >> Self::UNIT_BITS) as u64 & !Self::HASH
+        constant | (bytes >> Self::UNIT_BITS) as u64 & Self::DISTANCE
     }
 
     #[inline(always)]
@@ -225,7 +249,8 @@ impl Chained for CompactLink {
         // litmus: summary-announced
         let word = self.word.load(Acquire);
         // The distance in bytes: shifted to the top, and back with its sign.
-        let bytes = ((word << Self::HASH_BITS) as i64 >> (Self::HASH_BITS - Self::UNIT_BITS)) as usize;
+        let above = u64::BITS - Self::DISTANCE_BITS;
+        let bytes = ((word << above) as i64 >> (above - Self::UNIT_BITS)) as usize;
         // The object around the next link may be in another allocation, hence exposed provenance.
         if bytes == 0 { null_mut() } else { with_exposed_provenance_mut(self.address().wrapping_add(bytes)) }
     }
@@ -260,13 +285,13 @@ pub(super) unsafe fn links_from<L: AnyLink>(first: *mut L) -> impl Iterator<Item
 mod tests {
     use super::*;
 
-    fn compact(mixed: u64) -> CompactLink {
-        CompactLink::new(Hash::from_mixed(mixed))
+    fn compact(mixed: u64, user_bit: bool) -> CompactLink {
+        CompactLink::with_user_bit(Hash::from_mixed(mixed), user_bit)
     }
 
     #[test]
     fn a_compact_link_leads_both_ways_and_keeps_its_hash() {
-        let links = [compact(!0), compact(1 << 36), compact(0)];
+        let links = [compact(!0, false), compact(1 << 37, true), compact(0, true)];
         let at = |n: usize| (&raw const links[n]).cast_mut();
         for (from, to) in [(0, 2), (2, 0), (1, 2), (1, 0)] {
             // SAFETY: these links are in no table.
@@ -276,25 +301,32 @@ mod tests {
             unsafe { links[from].set_next(null_mut()) };
             assert!(links[from].next().is_null());
         }
-        assert_eq!(links.each_ref().map(|link| link.hash().get()), [!0 << 36, 1 << 36, 0]);
+        assert_eq!(links.each_ref().map(|link| link.hash().get()), [!0 << 37, 1 << 37, 0]);
+        assert_eq!(links.each_ref().map(CompactLink::user_bit), [false, true, true]);
     }
 
     #[test]
     fn a_compact_link_reaches_as_far_as_promised() {
-        let link = compact(!0);
+        for user_bit in [false, true] {
+            let link = compact(!0, user_bit);
+            reaches_both_ways(&link);
+            assert_eq!((link.hash().get(), link.user_bit()), (!0 << 37, user_bit));
+        }
+    }
+
+    fn reaches_both_ways(link: &CompactLink) {
         for distance in [CompactLink::RANGE as isize - 8, 8 - CompactLink::RANGE as isize] {
-            let far = (&raw const link).cast_mut().wrapping_byte_offset(distance);
+            let far = std::ptr::from_ref(link).cast_mut().wrapping_byte_offset(distance);
             // SAFETY: this link is in no table.
             unsafe { link.set_next(far) };
             assert_eq!(link.next(), far);
-            assert_eq!(link.hash().get(), !0 << 36);
         }
     }
 
     #[test]
     #[should_panic(expected = "must lie within 274877906944 bytes")]
     fn a_link_that_is_too_far_away_is_refused() {
-        let link = compact(0);
+        let link = compact(0, false);
         let too_far = (&raw const link).cast_mut().wrapping_byte_add(CompactLink::RANGE);
         // SAFETY: this link is in no table.
         unsafe { link.set_next(too_far) };

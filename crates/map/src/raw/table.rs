@@ -143,8 +143,8 @@ impl Table {
 
 impl Table<CompactLink> {
     /// Creates a table of [`CompactLink`]s, which have half the size. Otherwise like
-    /// [`Table::new`], but it does not grow by itself beyond 2^28 buckets (or the floor of its
-    /// policy), because links have 28 bits of their hash.
+    /// [`Table::new`], but it does not grow by itself beyond 2^27 buckets (or the floor of its
+    /// policy), because links have 27 bits of their hash.
     ///
     /// ```
     /// use std::ptr::NonNull;

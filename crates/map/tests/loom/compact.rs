@@ -75,7 +75,7 @@ fn is(link: NonNull<CompactLink>, hash: Hash) -> bool {
 
 /// Returns a hash at this place, with the same summary bit, and the next in the order.
 fn next_to(n: u64) -> Hash {
-    exactly(n << 60 | 1 << 36)
+    exactly(n << 60 | 1 << 37)
 }
 
 /// T1, T8: lookups during a removal and a resize find the residents, and no link that was

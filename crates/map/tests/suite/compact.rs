@@ -20,12 +20,14 @@ struct Object {
 
 /// Every 16 keys differ only in bits that a compact link does not have.
 fn hash(key: u64) -> Hash {
-    Hash::new((UNMIXED.0)(((MIXED.0)(key / 16) >> 36 << 36) + key % 16))
+    Hash::new((UNMIXED.0)(((MIXED.0)(key / 16) >> 37 << 37) + key % 16))
 }
 
 fn key(link: NonNull<CompactLink>) -> u64 {
     // SAFETY: the links of these tables are in such objects, which outlive the tables.
-    unsafe { link.cast::<Object>().as_ref() }.key
+    let object = unsafe { link.cast::<Object>().as_ref() };
+    assert_eq!(object.link.user_bit(), object.key % 2 == 1);
+    object.key
 }
 
 /// A table, and objects side by side: on the heap of a program with threads, objects may lie
@@ -40,7 +42,7 @@ unsafe impl Sync for Scene {}
 
 impl Scene {
     fn new(keys: u64) -> Self {
-        let object = |key| UnsafeCell::new(Object { link: CompactLink::new(hash(key)), key });
+        let object = |key| UnsafeCell::new(Object { link: CompactLink::with_user_bit(hash(key), key % 2 == 1), key });
         let table = Table::with_compact_links(2, Resizing::Manual, |_| ()).unwrap();
         Self { table, objects: (0..keys).map(object).collect() }
     }
@@ -90,7 +92,7 @@ fn keys_with_equal_partial_hashes_are_distinguished() {
 #[test]
 fn a_table_grows_up_to_one_bucket_per_partial_hash() {
     let table = Scene::new(0).table;
-    assert_eq!(table.policy().buckets_for(usize::MAX), 1 << 28);
+    assert_eq!(table.policy().buckets_for(usize::MAX), 1 << 27);
     let policy = Policy::default().buckets(2..=64).unwrap();
     let table = Table::with_compact_links(2, policy, |_| ()).unwrap();
     assert_eq!(table.policy().buckets_for(usize::MAX), 64);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts the items with 10-byte keys and 100-byte values that `-m 64` holds
-# before the first eviction, in relativistd and in memcached. Fails below 1.41 times memcached's
-# number, and above 25 bytes of overhead per item. The overhead of an item is its share of `-m`,
+# before the first eviction, in relativistd and in memcached. Fails below 1.46 times memcached's
+# number, and above 20 bytes of overhead per item. The overhead of an item is its share of `-m`,
 # less its key and value.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -43,5 +43,5 @@ reference, _ = Server(sys.argv[3]).fill()
 overhead = limit / items - KEY - VALUE
 print(f"relativistd holds {items} items, memcached {reference}: {items / reference:.3f} times as many")
 print(f"{overhead:.1f} bytes of -m an item beside key and value; items {stats['bytes']}, table {stats['hash_bytes']}")
-assert items >= 1.41 * reference, "fewer than 1.41 times as many"
-assert overhead <= 25, "more than 25 bytes of overhead"
+assert items >= 1.46 * reference, "fewer than 1.46 times as many"
+assert overhead <= 20, "more than 20 bytes of overhead"

@@ -71,7 +71,7 @@ fn evicted_items_have_ages() {
     (0..3000_u64).for_each(|key| _ = cache.get(&key.to_le_bytes(), |_| ()));
     cache.maintain();
     clock.set(START + 4600);
-    (3000..9000).for_each(|key| set(&cache, key, &[0; 1000]));
+    (3000..15_000).for_each(|key| set(&cache, key, &[0; 1000]));
     let sweeps = cache.usage().sweeps;
     let (idle, lifetime) = (sweeps.evicted_idle, sweeps.evicted_lifetime);
     assert_eq!((idle.count(), lifetime.count()), (sweeps.evictions, sweeps.evictions));

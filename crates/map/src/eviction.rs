@@ -85,10 +85,14 @@ const ENTRY_PROBATION: u32 = 32;
 pub const MAX_VISITS: u8 = 7;
 
 /// The queue of items of `size` bytes that have `visits` to their credit. Class n has the sizes
-/// from 4^n / 3 up to 4^(n+1) / 3.
+/// from 4^n / 3 up to 4^(n+1) / 3; the first class also has all smaller ones.
 pub fn queue(size: usize, visits: u8) -> usize {
-    queue_of_class(class(size.saturating_mul(3)), visits)
+    queue_of_class(class(size.saturating_mul(3)).max(FIRST_CLASS), visits)
 }
+
+/// The first class that [`queue`] uses: few items are smaller than 22 bytes, and a block would not
+/// fill with them.
+const FIRST_CLASS: usize = 3;
 
 /// The queue of an entry of a [`Cache`](crate::Cache). Class n has the weights from 4^n up to
 /// 4^(n+1).
@@ -183,7 +187,7 @@ mod tests {
     #[test]
     fn classes_are_factors_of_four() {
         let classes = |queue: fn(usize, u8) -> usize, sizes: [usize; 8]| sizes.map(|size| queue(size, 0) / 2);
-        assert_eq!(classes(queue, [1, 2, 5, 6, 85, 86, 341, 342]), [0, 1, 1, 2, 3, 4, 4, 5]);
+        assert_eq!(classes(queue, [1, 16, 21, 22, 85, 86, 341, 342]), [3, 3, 3, 3, 3, 4, 4, 5]);
         assert_eq!(classes(queue_of_entry, [0, 3, 4, 15, 16, 64, 255, 256]), [0, 0, 1, 1, 2, 3, 3, 4]);
         assert!(queue(usize::MAX, 1) < QUEUES && queue_of_entry(usize::MAX, 1) < QUEUES);
     }

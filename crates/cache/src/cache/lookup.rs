@@ -136,10 +136,17 @@ impl Cache {
     /// The item under `key`, even if it has expired or was flushed.
     #[inline(always)]
     pub(crate) fn find<'g>(&self, key: HashedKey<'_>, guard: &'g Guard) -> Option<ItemRef<'g>> {
-        let link = self.store.table.find(key.hash, has_key(key.bytes), guard)?;
-        // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays
-        // allocated.
-        Some(unsafe { ItemRef::of_link(link) })
+        let mut found = None;
+        let is_it = |link| {
+            // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays
+            // allocated.
+            let item = unsafe { ItemRef::of_link(link) };
+            found = Some(item);
+            item.key() == key.bytes
+        };
+        self.store.table.find(key.hash, is_it, guard)?;
+        // The last one that was asked about.
+        found
     }
 
     /// [`Cache::get`] under the bucket's lock, which unlinks an item that has expired or was

@@ -198,20 +198,23 @@ impl Cache {
         // Read under the lock. Otherwise the change could replace an item that was stored after a
         // flush by one that this flush covers.
         let moment = Moment { now, line: self.store.flush.line() };
+        let present = match &entry {
+            Entry::Vacant(_) => None,
+            Entry::Occupied(entry) => Some(item_of(entry.get())),
+        };
+        let state = present.map_or(Lookup::Miss, |item| self.store.state_at(item, now, moment.line));
+        let live = present.filter(|_| state == Lookup::Hit);
+        let (step, result) = decide(live, state, moment);
         match entry {
             Entry::Vacant(entry) => {
-                let (step, result) = decide(None, Lookup::Miss, moment);
                 let Step::Put(unlinked) = step else { return (result, None, now) };
                 // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
                 // removed and a grace period passed, see `ItemAllocator::release`.
-                let link = unlinked.link(guard, |link| unsafe { entry.insert(link) });
-                (result, Some(item_of(link)), now)
+                let item = unlinked.link(guard, |link| unsafe { entry.insert(link) });
+                (result, Some(item), now)
             }
             Entry::Occupied(entry) => {
                 let item = item_of(entry.get());
-                let state = self.store.state_at(item, now, moment.line);
-                let live = (state == Lookup::Hit).then_some(item);
-                let (step, result) = decide(live, state, moment);
                 let left = match step {
                     Step::Retry => return (result, None, now),
                     Step::Keep if live.is_some() => return (result, live, now),
@@ -224,11 +227,10 @@ impl Cache {
                             Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        let link = unlinked.link(guard, |link| {
+                        Some(unlinked.link(guard, |link| {
                             // SAFETY: as for `insert` above.
                             unsafe { entry.replace(link) };
-                        });
-                        Some(item_of(link))
+                        }))
                     }
                 };
                 // SAFETY: unlinked just now, within the section of `guard`.

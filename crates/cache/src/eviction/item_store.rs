@@ -113,7 +113,8 @@ impl ItemStore {
     /// flush, which the change has not regarded.
     #[inline]
     pub(crate) fn accepts(&self, item: &UnlinkedItem<'_>, line: u64) -> bool {
-        item.item.number() > line && self.flush.line() == line
+        // Without a flush, the number is not computed: see `state_at`.
+        (line == 0 || item.item.number() > line) && self.flush.line() == line
     }
 
     /// Closes the open blocks whose new items would be flushed.

@@ -20,7 +20,7 @@
 //! sweep them: when a share of the live bytes has expired, or some minutes after the first item has
 //! (see `Schedule`). Each sweep of a block computes that second again. A command that changes it
 //! between sweeps, such as a touch, notes that in the block's header, and the background examines
-//! all headers once a minute. It sweeps each block at least once a day, so that times of accesses
+//! all headers once a minute. It sweeps each block at least twice a day, so that times of accesses
 //! do not wrap (see [`crate::item::status`]).
 
 use crate::eviction::item_store::ItemStore;

@@ -21,7 +21,7 @@ pub struct Hit<'a> {
     /// When the item expires.
     pub expiry: Expiry,
     /// Seconds since the item was stored or last fetched: exact to a minute, or to 17 minutes if
-    /// that was more than 18 hours ago.
+    /// that was more than 9 hours ago.
     pub idle: u32,
     /// What has happened to the item.
     pub marks: Marks,

@@ -2,7 +2,7 @@
 
 use crate::expiry::Expiry;
 use crate::item::hit::Hit;
-use crate::item::layout::{CLIENT_CAS, HAS_CAS, HAS_NUMBER, HEADER, Item, Layout, NUMBER, SHORT, SHORT_LEN};
+use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
 use crate::memory::allocator::ItemAllocator;
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Clone, Copy)]
 pub(crate) struct ItemRef<'a> {
     /// Valid for access to the whole allocation.
-    pub(crate) item: NonNull<Item>,
-    pub(crate) lifetime: PhantomData<&'a Item>,
+    address: NonNull<u8>,
+    lifetime: PhantomData<&'a [u8]>,
 }
 
 impl<'a> ItemRef<'a> {
@@ -27,9 +27,15 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item
     /// stays allocated for `'a`.
+    #[inline(always)]
     pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
-        // The link is the first field of a `repr(C)` struct, so the address is the item's.
-        ItemRef { item: link.cast(), lifetime: PhantomData }
+        // SAFETY: the item is allocated, and what changes in a link is atomic. The bit was set when the
+        // link was written: then the status comes before the link.
+        let address = unsafe {
+            let before = if link.as_ref().user_bit() { size_of::<AtomicStatus>() } else { 0 };
+            link.cast::<u8>().sub(before)
+        };
+        ItemRef { address, lifetime: PhantomData }
     }
 
     /// The item at `address`.
@@ -37,15 +43,16 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// As for [`of_link`](Self::of_link).
     pub(crate) unsafe fn at(address: NonNull<u8>) -> ItemRef<'a> {
-        ItemRef { item: address.cast(), lifetime: PhantomData }
+        ItemRef { address, lifetime: PhantomData }
     }
 
     pub(crate) fn link(self) -> NonNull<CompactLink> {
-        self.item.cast()
+        // SAFETY: the item has its link there.
+        unsafe { self.address.add(link_at(self.address)) }.cast()
     }
 
     pub(crate) fn address(self) -> NonNull<u8> {
-        self.item.cast()
+        self.address
     }
 
     pub(crate) fn block(self) -> Block {
@@ -58,7 +65,7 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The item has these bytes, after its header and expiry.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
-        // SAFETY: within the memory that `item` points to, by the caller's promise; initialised by
+        // SAFETY: within the memory that `address` points to, by the caller's promise; initialised by
         // `UnlinkedItem::new`, and not written again.
         unsafe { NonNull::slice_from_raw_parts(self.address().add(start), length).as_ref() }
     }
@@ -74,8 +81,8 @@ impl<'a> ItemRef<'a> {
     }
 
     pub(crate) fn status(self) -> &'a AtomicStatus {
-        // SAFETY: the promise made to `of_link`; the field is atomic.
-        unsafe { &(*self.item.as_ptr()).status }
+        // SAFETY: the promise made to `of_link`; the item has its status there, which is atomic.
+        unsafe { self.address.add(status_at(self.address)).cast().as_ref() }
     }
 
     /// The expiry's place, if the item has one.
@@ -95,17 +102,15 @@ impl<'a> ItemRef<'a> {
     #[inline]
     pub(crate) fn layout_with(self, status: Status) -> Layout {
         let options = status.options();
-        // SAFETY: the item has this field there, which is aligned, because the item is; written
-        // once, before the item was linked.
-        let low = unsafe { self.address().add(options.value_len_at()).cast::<u16>().read() };
+        // SAFETY: the item has this byte there; written once, before the item was linked.
+        let low = unsafe { self.address().add(options.value_len_at()).read() };
         // SAFETY: the first option after the length of the key.
-        let high = if options.is_long { unsafe { self.option(options.key_len_at() + 1) } } else { 0 };
+        let extension = if options.is_extended { unsafe { self.option(options.key_len_at() + 1) } } else { 0 };
         Layout {
             options,
-            has_number: low & HAS_NUMBER != 0,
-            has_cas: low & HAS_CAS != 0,
+            has_cas: extension & HAS_CAS != 0,
             key_len: self.key_len_with(status).into(),
-            value_len: usize::from(low & SHORT_LEN) | (high as usize) << SHORT,
+            value_len: usize::from(low) | ((extension & !HAS_CAS) as usize) << SHORT,
         }
     }
 
@@ -116,7 +121,7 @@ impl<'a> ItemRef<'a> {
 
     pub(crate) fn hash(self) -> Hash {
         // SAFETY: the promise made to `of_link`; what changes in a link is atomic.
-        unsafe { &(*self.item.as_ptr()).link }.hash()
+        unsafe { self.link().as_ref() }.hash()
     }
 
     #[inline]
@@ -154,7 +159,7 @@ impl<'a> ItemRef<'a> {
     }
 
     pub(crate) fn number_in(self, layout: Layout) -> u64 {
-        if !layout.has_number {
+        if !layout.options.has_number {
             return self.block().number_at(self.address());
         }
         let mut number = [0; size_of::<u64>()];

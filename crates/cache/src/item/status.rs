@@ -2,13 +2,13 @@
 //! one atomic word.
 //!
 //! ```text
-//! 0        18       19      23       24       27          28     29      30     31        32
-//! | accessed | coarse | marks | expiry | visits | passed on | long | flags | gone | visited |
+//! 0          17       18      22       23       26          27         28      29       30     31        32
+//! | accessed | coarse | marks | expiry | visits | passed on | extended | flags | number | gone | visited |
 //! ```
 //!
-//! `accessed` is the time of the last access, modulo 2^18: in seconds, or with `coarse` in units of
-//! 1024 seconds. Seconds wrap after three days, coarse time after eight years. Sweeps make the time
-//! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item once a day,
+//! `accessed` is the time of the last access, modulo 2^17: in seconds, or with `coarse` in units of
+//! 1024 seconds. Seconds wrap after 36 hours, coarse time after four years. Sweeps make the time
+//! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item twice a day,
 //! so seconds never wrap.
 //!
 //! **An item that replaces another** may take over its marks and the time of its last access.
@@ -80,35 +80,37 @@ impl BitAnd for Marks {
 }
 
 /// The time of the last access, in seconds or coarse.
-const ACCESSED: u32 = (1 << 18) - 1;
+const ACCESSED: u32 = (1 << 17) - 1;
 /// Whether `ACCESSED` is in units of 2^`COARSE_UNIT` seconds.
-const IS_COARSE: u32 = 1 << 18;
+const IS_COARSE: u32 = 1 << 17;
 const COARSE_UNIT: u32 = 10;
 /// The lowest bit of the marks, and all marks.
-const MARKS: u32 = 19;
+const MARKS: u32 = 18;
 const ALL_MARKS: u8 = (1 << 4) - 1;
 /// The item has room for an expiry.
-const HAS_EXPIRY: u32 = 1 << 23;
+const HAS_EXPIRY: u32 = 1 << 22;
 /// The lowest bit of the visits to the item's credit, see [`policy`](crate::policy).
-const VISITS: u32 = 24;
+const VISITS: u32 = 23;
 const ALL_VISITS: u32 = (MAX_VISITS as u32) << VISITS;
 /// The item that replaces this one has taken over marks and time.
-const PASSED_ON: u32 = 1 << 27;
-/// The item has the upper bits of the value's length.
-const IS_LONG: u32 = 1 << 28;
+const PASSED_ON: u32 = 1 << 26;
+/// The item has an extension.
+const IS_EXTENDED: u32 = 1 << 27;
 /// The item has client flags.
-const HAS_FLAGS: u32 = 1 << 29;
+const HAS_FLAGS: u32 = 1 << 28;
+/// The item stores its number.
+const HAS_NUMBER: u32 = 1 << 29;
 /// The item is not in the table any more.
 const GONE: u32 = 1 << 30;
 /// The item was visited since its block was last swept.
 const VISITED: u32 = 1 << 31;
 
 const _: () = assert!((MAX_VISITS + 1).is_power_of_two() && ALL_VISITS < PASSED_ON);
-// `CLIENT_CAS` is not in the status, because it describes the item's layout.
+// `CLIENT_CAS` is not in the status, but in the extension.
 const _: () = assert!((ALL_MARKS as u32) << MARKS < HAS_EXPIRY && Marks::CLIENT_CAS.0 & ALL_MARKS == 0);
 
 /// The bits that describe the item's layout. They never change.
-const OPTIONS: u32 = HAS_EXPIRY | IS_LONG | HAS_FLAGS;
+const OPTIONS: u32 = HAS_EXPIRY | IS_EXTENDED | HAS_FLAGS | HAS_NUMBER;
 
 /// An access is recorded only if the last recorded one is at least this many seconds old, so that a
 /// hot item is not written all the time.
@@ -118,12 +120,12 @@ const ACCESS_RESOLUTION: u32 = 60;
 /// may have read the clock earlier.
 const CLOCK_LAG: u32 = 8;
 
-/// Sweeps make the time of an access coarse if it is older than this: 18 hours, in seconds.
-const LONG_AGO: u32 = 1 << 16;
+/// Sweeps make the time of an access coarse if it is older than this: 9 hours, in seconds.
+const LONG_AGO: u32 = 1 << 15;
 
 /// Each item has to be swept once in this many seconds, so that the time of its last access becomes
-/// coarse before it wraps. Seconds wrap after three days, so a sweep may even be a day late.
-pub(crate) const VISIT_INTERVAL: u32 = 24 * 60 * 60;
+/// coarse before it wraps. Seconds wrap after 36 hours, so a sweep may even be 12 hours late.
+pub(crate) const VISIT_INTERVAL: u32 = 12 * 60 * 60;
 
 const _: () = assert!(LONG_AGO + 2 * VISIT_INTERVAL < ACCESSED);
 
@@ -134,9 +136,12 @@ pub(crate) struct Status(u32);
 impl Status {
     /// The status of an item stored at `now`.
     pub(crate) fn new(now: u32, marks: Marks, options: Options) -> Status {
-        let Options { has_expiry, is_long, has_flags } = options;
+        let Options { has_expiry, is_extended, has_flags, has_number } = options;
         let bit = |is_set, bit| if is_set { bit } else { 0 };
-        let options = bit(has_expiry, HAS_EXPIRY) | bit(is_long, IS_LONG) | bit(has_flags, HAS_FLAGS);
+        let options = bit(has_expiry, HAS_EXPIRY)
+            | bit(is_extended, IS_EXTENDED)
+            | bit(has_flags, HAS_FLAGS)
+            | bit(has_number, HAS_NUMBER);
         Status(now & ACCESSED | u32::from(marks.0 & ALL_MARKS) << MARKS | options)
     }
 
@@ -144,10 +149,15 @@ impl Status {
         self.0 & bits == bits
     }
 
-    /// The parts that the item has before its key.
+    /// The optional parts of the item.
     #[inline]
     pub(crate) fn options(self) -> Options {
-        Options { has_expiry: self.has(HAS_EXPIRY), is_long: self.has(IS_LONG), has_flags: self.has(HAS_FLAGS) }
+        Options {
+            has_expiry: self.has(HAS_EXPIRY),
+            is_extended: self.has(IS_EXTENDED),
+            has_flags: self.has(HAS_FLAGS),
+            has_number: self.has(HAS_NUMBER),
+        }
     }
 
     pub(crate) fn marks(self) -> Marks {
@@ -308,7 +318,7 @@ mod tests {
     use super::*;
 
     fn status(now: u32) -> AtomicStatus {
-        let options = Options { has_expiry: true, is_long: false, has_flags: true };
+        let options = Options { has_expiry: true, is_extended: false, has_flags: true, has_number: false };
         AtomicStatus::new(Status::new(now, Marks::ENCODED_KEY | Marks::CLIENT_CAS, options))
     }
 
@@ -366,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_copy_keeps_its_own_layout() {
-        let options = Options { has_expiry: false, is_long: true, has_flags: false };
+        let options = Options { has_expiry: false, is_extended: true, has_flags: false, has_number: true };
         let (old, copy) = (AtomicStatus::new(Status::new(100, Marks::STALE, options)), status(100));
         old.access(150);
         copy.adopt(old.pass_on(), 200);
@@ -392,9 +402,9 @@ mod tests {
         const HOUR: u32 = 3600;
         let begin = 1_700_000_123;
         let status = status(begin);
-        assert_eq!(facts(&status, begin + 70 * HOUR).1, 70 * HOUR, "to the second, for three days");
+        assert_eq!(facts(&status, begin + 36 * HOUR).1, 36 * HOUR, "to the second, for 36 hours");
         let mut last = 0;
-        for hours in (0..5 * 365 * 24).step_by(23) {
+        for hours in (0..3 * 365 * 24).step_by(11) {
             let now = begin + hours * HOUR;
             let idle = facts(&status, now).1;
             assert!((hours * HOUR..hours * HOUR + 1024).contains(&idle) && idle >= last, "{idle} s after {hours} h");
@@ -402,7 +412,7 @@ mod tests {
             status.age(now);
         }
         assert_eq!(facts(&status, begin).0, Marks::ENCODED_KEY, "marks do not change");
-        let now = begin + 6 * 365 * 24 * HOUR;
+        let now = begin + 4 * 365 * 24 * HOUR;
         let copy = self::status(0);
         copy.take_over(status.load(), 0, now);
         assert_eq!(facts(&copy, now), facts(&status, now));

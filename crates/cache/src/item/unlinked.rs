@@ -3,7 +3,7 @@
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::{HAS_CAS, HAS_NUMBER, HEADER, Item, Layout, NUMBER, SHORT, SHORT_LEN};
+use crate::item::layout::{HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
@@ -76,7 +76,9 @@ impl<'a> ItemInit<'a> {
             has_flags: self.flags != 0,
             has_cas: self.cas.is_some(),
         };
-        Layout { has_number: self.number.is_some(), ..Layout::of(&shape, self.has_expiry) }
+        let mut layout = Layout::of(&shape, self.has_expiry);
+        layout.options.has_number = self.number.is_some();
+        layout
     }
 
     /// The bytes of the item.
@@ -188,15 +190,16 @@ impl<'h> UnlinkedItem<'h> {
         self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
-    /// Passes the item to `link`, which puts it into the table.
-    pub(crate) fn link(self, guard: &Guard, link: impl FnOnce(NonNull<CompactLink>)) -> NonNull<CompactLink> {
+    /// Passes the item to `link`, which puts it into the table, and returns it.
+    pub(crate) fn link<'g>(self, guard: &'g Guard, link: impl FnOnce(NonNull<CompactLink>)) -> ItemRef<'g> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         allocator.count_linked(size, guard);
         // The block must not be swept before the item is linked.
         link(item.link());
         item.block().finish_pending();
-        item.link()
+        // SAFETY: items that are linked during a read section stay allocated until it ends.
+        unsafe { ItemRef::at(item.address()) }
     }
 }
 
@@ -223,16 +226,16 @@ pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
 /// # Safety
 /// `place` is memory of the size of `init`, aligned for items, that no other thread uses, except a
 /// value that is there already.
+#[inline(always)]
 unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let (options, length) = (init.layout().options, init.value_len);
     let number = init.number.map(u64::to_le_bytes);
     let number = number.as_ref().map_or(&b""[..], |bytes| &bytes[..NUMBER]);
     let given = init.cas.map(u64::to_ne_bytes);
     let given = given.as_ref().map_or(&b""[..], |bytes| bytes);
-    let has_number = if number.is_empty() { 0 } else { HAS_NUMBER };
     let has_cas = if given.is_empty() { 0 } else { HAS_CAS };
     let status = Status::new(init.now, init.marks, options);
-    let item = place.cast::<Item>().as_ptr();
+    let link = CompactLink::with_user_bit(init.hash, link_at(place) > 0);
     let mut end = place.as_ptr().wrapping_add(options.key_len_at() + size_of_val(&init.key_len));
     let mut append = |piece: &[u8]| {
         // SAFETY: the memory has room for all pieces after the header; sources are slices
@@ -240,19 +243,18 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
         unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
         end = end.wrapping_add(piece.len());
     };
-    // SAFETY: the memory is large and aligned enough for all fields. They are written one by one,
-    // because the header as a whole ends in padding, where other parts begin.
+    // SAFETY: the memory is large and aligned enough for all fields.
     unsafe {
-        (&raw mut (*item).link).write(CompactLink::new(init.hash));
-        (&raw mut (*item).status).write(AtomicStatus::new(status));
+        place.add(link_at(place)).cast().write(link);
+        place.add(status_at(place)).cast().write(AtomicStatus::new(status));
         if options.has_expiry {
             place.add(HEADER).cast::<u32>().write(init.expiry.to_bits());
         }
-        place.add(options.value_len_at()).cast::<u16>().write(length as u16 & SHORT_LEN | has_number | has_cas);
+        place.add(options.value_len_at()).write(length as u8);
         place.add(options.key_len_at()).write(init.key_len);
     }
-    if options.is_long {
-        append(&(length >> SHORT).to_ne_bytes());
+    if options.is_extended {
+        append(&(length >> SHORT | has_cas).to_ne_bytes());
     }
     if options.has_flags {
         append(&init.flags.to_ne_bytes());
@@ -288,8 +290,8 @@ mod tests {
     }
 
     #[test]
-    fn an_item_has_15_bytes_besides_key_and_value() {
-        assert_eq!(ITEM_OVERHEAD, 15);
+    fn an_item_has_14_bytes_besides_key_and_value() {
+        assert_eq!(ITEM_OVERHEAD, 14);
     }
 
     #[test]
@@ -297,18 +299,18 @@ mod tests {
         // It has one open block of new items per class, because it is small.
         let allocator = ItemAllocator::new(1 << 20).unwrap();
         let smallest = block::footprint(ITEM_OVERHEAD + 1);
-        let first = smallest.ilog2() / 2;
-        let sizes = (first..).map(|class| smallest.max(4_usize.pow(class)));
+        // The smallest size of each class.
+        let sizes = [smallest].into_iter().chain((4..).map(|class| block::footprint(4_usize.pow(class).div_ceil(3))));
         let most: usize =
             sizes.take_while(|&size| !allocator.is_large(size)).map(|size| allocator.capacity / size).sum();
         let assumed = allocator.max_items_in_open_blocks();
-        assert!((most..most + most / 16).contains(&assumed), "{assumed} for {most}");
+        assert!((most..most + most / 8).contains(&assumed), "{assumed} for {most}");
     }
 
     #[test]
     fn an_item_reads_back_as_written() {
         let allocator = ItemAllocator::new(1 << 20).unwrap();
-        let [large, short, long] = [20_000, (1 << 14) - 1, 70_000].map(|length| vec![b'x'; length]);
+        let [large, short, long] = [20_000, (1 << 8) - 1, 70_000].map(|length| vec![b'x'; length]);
         let cases: [(_, _, [&[u8]; 2]); 5] = [
             (7, 4, [b"one", b"two"]),
             (0, 0, [b"", b""]),
@@ -319,7 +321,9 @@ mod tests {
         for (flags, options, value) in cases {
             // An original, and copies with the largest number, and with a client's CAS value, too.
             let number = (1 << 56) - 2;
-            for (number, cas, rest) in [(None, None, 0), (Some(number), None, 7), (Some(number), Some(3), 15)] {
+            let extension = if value.concat().len() < 256 { 4 } else { 0 };
+            let rests = [(None, None, 0), (Some(number), None, 7), (Some(number), Some(3), 15 + extension)];
+            for (number, cas, rest) in rests {
                 let init = ItemInit { flags, number, cas, ..init(&[b'k'; MAX_KEY], value) };
                 let unlinked = unlinked(&init, &allocator);
                 let item = unlinked.item;
@@ -328,7 +332,7 @@ mod tests {
                 let number = number.unwrap_or_else(|| item.block().number_at(item.address()));
                 let hit = item.hit(100);
                 assert_eq!((hit.flags, hit.number, hit.cas), (flags, number, cas.unwrap_or(number)));
-                assert_eq!(item.footprint(), (15 + options + 250 + value.concat().len() + rest).next_multiple_of(8));
+                assert_eq!(item.footprint(), (14 + options + 250 + value.concat().len() + rest).next_multiple_of(4));
             }
         }
     }
@@ -336,7 +340,7 @@ mod tests {
     #[test]
     fn an_unlinked_item_that_is_dropped_frees_its_room() {
         let allocator = ItemAllocator::new(1 << 20).unwrap();
-        let first = unlinked(&init(b"k", [b"", b""]), &allocator).item.address();
+        let first = unlinked(&init(b"key", [b"v", b""]), &allocator).item.address();
         let second = unlinked(&init(b"other", [b"value", b""]), &allocator).item.address();
         assert_eq!(first, second);
         assert_eq!(allocator.linked(), 0);

@@ -347,9 +347,9 @@ impl ItemAllocator {
     /// The maximum number of items that can be stored before a block is requested: as many as fill
     /// the open blocks.
     pub(crate) fn max_items_in_open_blocks(&self) -> usize {
-        // A stripe has one open block of new items per class. Their items have at least 16, 24, 88, 344
-        // bytes and so on, so one item in 8 bytes is an upper bound.
-        self.stripes.len() * self.capacity / 8
+        // A stripe has one open block of new items per class. Their items have at least 16, 88, 344
+        // bytes and so on, so one item in 12 bytes is an upper bound.
+        self.stripes.len() * self.capacity / 12
     }
 
     /// Whether an item of `size` bytes has a block of its own. A smaller one leaves at most a

@@ -28,8 +28,8 @@ use crate::memory::poison;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Alignment of items, as of their links.
-const ITEM_ALIGN: usize = 8;
+/// Alignment of items.
+pub(crate) const ITEM_ALIGN: usize = 4;
 
 /// The unit of a block's size.
 const PAGE: usize = 4096;

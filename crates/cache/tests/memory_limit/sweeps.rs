@@ -133,7 +133,7 @@ fn sweeps_are_counted_and_observed() {
     assert_eq!((sweeps.crawler_reclaimed, sweeps.expired_unfetched, sweeps.reclaimed), (3, 2, 0));
     assert!(sweeps.crawled >= 3);
 
-    let names: HashSet<String> = (0..25_000).map(key).collect();
+    let names: HashSet<String> = (0..40_000).map(key).collect();
     for (index, name) in names.iter().enumerate() {
         set_until(&cache, name, b"fetched", (index % 2 * 1000) as i32);
         if index % 4 == 0 {

@@ -52,9 +52,9 @@
 //! [`Cache`](crate::Cache) applies the policy to single entries, by their weights, and remembers
 //! as many ghosts as it has entries. Its classes begin at powers of four, and all entries of a
 //! class count as equally heavy ([`worth_of_entry`]): its weights have no headers. The worth of a
-//! hit is the inverse of the *root* of the weight: then fewer requests miss than if weights were
-//! ignored, and hardly more bytes. New entries have a thirty-second of that worth, because a ghost
-//! that comes back corrects what was evicted too early.
+//! hit is the inverse of the weight to the power of 5/8: fewer requests miss than with the root, and
+//! fewer bytes than with the weight itself. New entries have a thirty-second of that worth, because
+//! a ghost that comes back corrects what was evicted too early.
 
 use std::array;
 
@@ -167,11 +167,15 @@ impl Default for MeanSizes {
 }
 
 /// The worth of an entry of a [`Cache`](crate::Cache) in a queue, whose weight takes the place of
-/// the size: the inverse of the root of the weight, and a thirty-second of that for new entries.
-/// The largest is 2^30, so that an entry can be stamped with 32 bits.
+/// the size: the inverse of the weight to the power of 5/8, and a thirty-second of that for new
+/// entries, but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
 pub fn worth_of_entry(queue: usize) -> u32 {
-    let hit = (1 << 31) >> (queue / 2 + 1);
-    if is_protected(queue) { hit } else { hit / ENTRY_PROBATION }
+    /// 2^30, divided by 2 to the power of 0, 1/4, 2/4 and 3/4.
+    const QUARTERS: [u32; 4] = [1 << 30, 902_905_651, 759_250_125, 638_450_708];
+    // Weights of the next class are four times as large: 2^(2 * 5/8) is 2^(5/4).
+    let quarters = 5 * (queue / 2);
+    let hit = QUARTERS[quarters % 4] >> (quarters / 4);
+    if is_protected(queue) { hit } else { (hit / ENTRY_PROBATION).max(1) }
 }
 
 /// Decides about an item with `visits` to its credit when its block is evicted. Returns its new
@@ -227,13 +231,17 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_worth_two_of_the_next_class() {
+    fn the_worth_of_an_entry_falls_with_its_weight() {
         assert_eq!(worth_of_entry(1), 1 << 30);
-        for queue in 2..QUEUES {
-            assert_eq!(worth_of_entry(queue - 2), 2 * worth_of_entry(queue));
+        for class in 1..CLASSES {
+            let [lighter, heavier, new] = [2 * class - 1, 2 * class + 1, 2 * class].map(worth_of_entry);
+            assert!(lighter > heavier && heavier > new && new > 0);
+            if class < 16 {
+                let factor = f64::from(lighter) / f64::from(heavier);
+                assert!((factor / 4_f64.powf(0.625) - 1.0).abs() < 0.01, "{class}: {factor}");
+                assert!((f64::from(heavier) / f64::from(new) / 32.0 - 1.0).abs() < 0.01, "{class}");
+            }
         }
-        assert!((0..CLASSES).all(|class| worth_of_entry(2 * class + 1) == 32 * worth_of_entry(2 * class)));
-        assert!(worth_of_entry(QUEUES - 2) > 0);
     }
 
     #[test]

@@ -138,8 +138,8 @@ impl Cache {
     pub(crate) fn find<'g>(&self, key: HashedKey<'_>, guard: &'g Guard) -> Option<ItemRef<'g>> {
         let mut found = None;
         let is_it = |link| {
-            // SAFETY: a link of an item, found inside the read section of `guard`, for which it stays
-            // allocated.
+            // SAFETY: a link of an item, found inside the read section of `guard`, for which it
+            // stays allocated.
             let item = unsafe { ItemRef::of_link(link) };
             found = Some(item);
             item.key() == key.bytes

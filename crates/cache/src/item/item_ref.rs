@@ -29,8 +29,8 @@ impl<'a> ItemRef<'a> {
     /// stays allocated for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
-        // SAFETY: the item is allocated, and what changes in a link is atomic. The bit was set when the
-        // link was written: then the status comes before the link.
+        // SAFETY: the item is allocated, and what changes in a link is atomic. If the bit is set, the
+        // status comes before the link.
         let address = unsafe {
             let before = if link.as_ref().user_bit() { size_of::<AtomicStatus>() } else { 0 };
             link.cast::<u8>().sub(before)
@@ -65,8 +65,8 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// The item has these bytes, after its header and expiry.
     pub(crate) unsafe fn bytes(self, start: usize, length: usize) -> &'a [u8] {
-        // SAFETY: within the memory that `address` points to, by the caller's promise; initialised by
-        // `UnlinkedItem::new`, and not written again.
+        // SAFETY: within the memory that `address` points to, by the caller's promise; initialised
+        // by `UnlinkedItem::new`, and not written again.
         unsafe { NonNull::slice_from_raw_parts(self.address().add(start), length).as_ref() }
     }
 

@@ -16,10 +16,10 @@
 //!
 //! The [status](crate::item::status) says which options there are: the expiry, the extension, the
 //! client flags, and the number. The extension has the upper bits of the value's length, and says
-//! whether there is a client's CAS value. So an item has [`ITEM_OVERHEAD`] = 14 bytes besides key and
-//! value, 4 more if it may expire, 4 more if the value has at least 256 bytes, 4 more with flags that
-//! are not zero, 7 more if it is a copy, and up to 3 for the alignment of the next item. The table
-//! takes another 2 to 8, at loads between 1 and 4.
+//! whether there is a client's CAS value. So an item has [`ITEM_OVERHEAD`] = 14 bytes besides key
+//! and value, 4 more if it may expire, 4 more if the value has at least 256 bytes, 4 more with
+//! flags that are not zero, 7 more if it is a copy, and up to 3 for the alignment of the next item.
+//! The table takes another 2 to 8, at loads between 1 and 4.
 //!
 //! **An item without an expiry** never expires. A command that sets one replaces the item by a copy
 //! with the same number. Two kinds of items have the field from the beginning, so that such a

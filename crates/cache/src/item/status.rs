@@ -2,11 +2,11 @@
 //! one atomic word.
 //!
 //! ```text
-//! 0          17       18      22       23       26          27         28      29       30     31        32
-//! | accessed | coarse | marks | expiry | visits | passed on | extended | flags | number | gone | visited |
+//! 0      17       18      22       23       26          27         28      29       30     31        32
+//! | time | coarse | marks | expiry | visits | passed on | extended | flags | number | gone | visited |
 //! ```
 //!
-//! `accessed` is the time of the last access, modulo 2^17: in seconds, or with `coarse` in units of
+//! The time is that of the last access, modulo 2^17: in seconds, or with `coarse` in units of
 //! 1024 seconds. Seconds wrap after 36 hours, coarse time after four years. Sweeps make the time
 //! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item twice a day,
 //! so seconds never wrap.

@@ -62,8 +62,8 @@ impl Link {
 #[derive(Debug)]
 pub struct CompactLink {
     /// The upper 27 bits: those of the hash. The next one: the user's. Neither changes. The others:
-    /// the distance from this link to the next, in units of 8 bytes, as a signed number; 0 at the end
-    /// of a chain.
+    /// the distance from this link to the next, in units of 8 bytes, as a signed number; 0 at the
+    /// end of a chain.
     word: AtomicBits,
 }
 
@@ -85,8 +85,8 @@ impl CompactLink {
         Self::with_user_bit(hash, false)
     }
 
-    /// Creates a link like [`CompactLink::new`], with a bit that the table ignores. For example, it can
-    /// tell where in an object the link is.
+    /// Creates a link like [`CompactLink::new`], with a bit that the table ignores. It can say where
+    /// in an object the link is.
     ///
     /// ```
     /// use relativist::raw::{CompactLink, Hash};

@@ -29,8 +29,8 @@ impl<'a> ItemRef<'a> {
     /// stays allocated for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
-        // SAFETY: the item is allocated, and what changes in a link is atomic. If the bit is set, the
-        // status comes before the link.
+        // SAFETY: the item is allocated, and what changes in a link is atomic. If the bit is set,
+        // the status comes before the link.
         let address = unsafe {
             let before = if link.as_ref().user_bit() { size_of::<AtomicStatus>() } else { 0 };
             link.cast::<u8>().sub(before)

@@ -8,8 +8,8 @@
 //!
 //! The time is that of the last access, modulo 2^17: in seconds, or with `coarse` in units of
 //! 1024 seconds. Seconds wrap after 36 hours, coarse time after four years. Sweeps make the time
-//! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item twice a day,
-//! so seconds never wrap.
+//! coarse if the last access was long ago ([`AtomicStatus::age`]). They visit each item twice a
+//! day, so seconds never wrap.
 //!
 //! **An item that replaces another** may take over its marks and the time of its last access.
 //! Updates change these under the bucket's lock, which the thread that replaces the item holds,

@@ -85,8 +85,8 @@ impl CompactLink {
         Self::with_user_bit(hash, false)
     }
 
-    /// Creates a link like [`CompactLink::new`], with a bit that the table ignores. It can say where
-    /// in an object the link is.
+    /// Creates a link like [`CompactLink::new`], with a bit that the table ignores. It can say
+    /// where in an object the link is.
     ///
     /// ```
     /// use relativist::raw::{CompactLink, Hash};

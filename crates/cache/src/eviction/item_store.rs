@@ -76,8 +76,8 @@ impl ItemStore {
 
     /// The number drawn last.
     pub(crate) fn last_number(&self) -> u64 {
-        // Relaxed: whoever needs the very last one has stopped all threads that draw numbers.
-        // Others need one that was the last one a moment ago.
+        // Relaxed: a caller that needs the very last one has stopped all threads that draw numbers.
+        // Other callers need one that was the last one a moment ago.
         self.allocator.last_number.load(Ordering::Relaxed)
     }
 

@@ -1,5 +1,6 @@
 //! What the tests of all crates share: [`alone`] runs a test in a process of its own, a
-//! [`watchdog`] ends test programs that hang, and [`patience`] says how long a test waits.
+//! [`watchdog`] ends test programs that hang, and [`poll`] and [`wait_until`] wait for what must
+//! happen, at most for [`patience`]. [`auto_traits`] checks which types are `Send` and `Sync`.
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.
@@ -8,9 +9,11 @@
 //! that start their own program need it.
 
 mod alone;
+mod auto_traits;
 mod patience;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
 
 pub use alone::{alone, own_program};
-pub use patience::patience;
+pub use auto_traits::{OnlySend, OnlySync};
+pub use patience::{patience, poll, wait_until};

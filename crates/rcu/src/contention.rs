@@ -169,19 +169,27 @@ impl Attempt {
 #[cfg(feature = "contention")]
 mod counting {
     use std::cell::Cell;
-    use std::sync::{Mutex, Once, PoisonError};
+    use std::iter::successors;
+    use std::sync::{Mutex, MutexGuard, Once, PoisonError};
     use std::time::Duration;
 
     use super::{Counts, Site};
     use crate::sync::statistics::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-    static SITES: Mutex<Vec<&'static Site>> = Mutex::new(Vec::new());
+    /// A place in the list of sites, which goes through the sites. So it takes no memory to list
+    /// one: an update that reports exhaustion may be the first to take a lock.
+    type Next = Mutex<Option<&'static Site>>;
+
+    /// The site that was listed last. Locked before the place of a site.
+    static LAST: Next = Mutex::new(None);
 
     /// The number of threads that have counters in separate cache lines.
     const SHARDS: usize = 16;
 
     pub(super) struct Counters {
         listed: Once,
+        /// The site that was listed before this one.
+        previous: Next,
         shards: [Shard; SHARDS],
     }
 
@@ -195,7 +203,7 @@ mod counting {
 
     impl Counters {
         pub(super) const fn new() -> Self {
-            Self { listed: Once::new(), shards: [const { Shard::new() }; SHARDS] }
+            Self { listed: Once::new(), previous: Mutex::new(None), shards: [const { Shard::new() }; SHARDS] }
         }
 
         pub(super) fn count_acquired(&self, site: &'static Site, waited: Option<Duration>) {
@@ -213,7 +221,10 @@ mod counting {
 
         /// Returns the shard of the calling thread. Lists the site from then on.
         fn shard(&self, site: &'static Site) -> &Shard {
-            self.listed.call_once(|| SITES.lock().unwrap_or_else(PoisonError::into_inner).push(site));
+            self.listed.call_once(|| {
+                let mut last = lock(&LAST);
+                *lock(&self.previous) = last.replace(site);
+            });
             &self.shards[this_thread() % SHARDS]
         }
 
@@ -226,6 +237,10 @@ mod counting {
         const fn new() -> Self {
             Self { acquisitions: AtomicU64::new(0), contended: AtomicU64::new(0), waited_ns: AtomicU64::new(0) }
         }
+    }
+
+    fn lock(place: &Next) -> MutexGuard<'_, Option<&'static Site>> {
+        place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the number of the calling thread, in the order of first calls.
@@ -245,14 +260,15 @@ mod counting {
     }
 
     pub(super) fn all() -> Vec<Counts> {
-        let sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = |site: &&'static Site| Counts {
+        let last = *lock(&LAST);
+        let sites = successors(last, |site| *lock(&site.counters.previous));
+        let counts = |site: &'static Site| Counts {
             site: site.name(),
             acquisitions: site.counters.sum(|shard| &shard.acquisitions),
             contended: site.counters.sum(|shard| &shard.contended),
             waited: Duration::from_nanos(site.counters.sum(|shard| &shard.waited_ns)),
         };
-        let mut all: Vec<Counts> = sites.iter().map(counts).collect();
+        let mut all: Vec<Counts> = sites.map(counts).collect();
         all.sort_unstable_by_key(|counts| counts.site);
         all
     }

@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 
 use crate::current::own_slot;
 use crate::domain::domain;
-use crate::guard::{is_reading, read};
+use crate::guard::{Guard, is_reading, read};
+use crate::hint::cold_path;
 use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
 use crate::registry::Slot;
 use crate::sync::{Backoff, local};
@@ -127,14 +128,43 @@ pub(crate) unsafe fn defer_free<T>(object: NonNull<T>) {
 /// `reclaim(data)` must be sound to call once, at any later time, on any thread, when no reader
 /// that could have found `data` before this call is left.
 pub unsafe fn defer_raw(data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonNull<()>)) {
-    let guard = read();
-    let slot = guard.slot();
-    slot.queue.push(Deferred { data, bytes, reclaim });
-    if slot.queue.is_due() {
-        slot.queue.set_due();
-        slot.nesting.set(slot.nesting.get() | Slot::RECLAIM);
+    // SAFETY: guaranteed by the caller.
+    unsafe { read().defer_raw(data, bytes, reclaim) };
+}
+
+impl Guard {
+    /// Like the function [`defer_raw`], but does not enter a nested read section, which takes a few
+    /// instructions less. What is due runs when the outermost section ends.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    ///
+    /// let guard = relativist_rcu::read();
+    /// let object = NonNull::from(Box::leak(Box::new(1)));
+    /// // SAFETY: no reader has found the object, which any thread may free.
+    /// unsafe {
+    ///     guard.defer_raw(object.cast(), size_of::<i32>(), |object| {
+    ///         drop(Box::from_raw(object.cast::<i32>().as_ptr()));
+    ///     });
+    /// }
+    /// drop(guard);
+    /// relativist_rcu::barrier();
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// The same as for the function.
+    #[inline]
+    pub unsafe fn defer_raw(&self, data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonNull<()>)) {
+        let slot = self.slot();
+        slot.queue.push(Deferred { data, bytes, reclaim });
+        if slot.queue.is_due() {
+            cold_path();
+            slot.queue.set_due();
+            slot.nesting.set(slot.nesting.get() | Slot::RECLAIM);
+        }
+        worker::wake();
     }
-    worker::wake();
 }
 
 /// Makes the background thread run what this thread has deferred so far as soon as readers permit:

@@ -140,6 +140,7 @@ impl Queue {
     }
 
     /// Appends an entry. The caller owns the slot.
+    #[inline]
     pub(crate) fn push(&self, deferred: Deferred) {
         let chunk = self.make_room();
         // Relaxed, all: the producer's own counts; the bytes are published with `pushed`.
@@ -156,21 +157,32 @@ impl Queue {
     }
 
     /// Returns the chunk for the next entry. Only the producer calls this.
+    #[inline(always)]
     fn make_room(&self) -> NonNull<Chunk> {
+        match self.chunk_with_room() {
+            Some(chunk) => chunk,
+            None => self.add_chunk(),
+        }
+    }
+
+    #[cold]
+    fn add_chunk(&self) -> NonNull<Chunk> {
         loop {
-            if let Some(chunk) = self.chunk_with_room() {
-                return chunk;
-            }
             let new = Chunk::allocate();
             // A global allocator that uses RCU itself may have pushed entries and appended a chunk
             // in `allocate`.
             if self.chunk_with_room().is_none() {
                 return self.append_chunk(new);
             }
+            drop(new);
+            if let Some(chunk) = self.chunk_with_room() {
+                return chunk;
+            }
         }
     }
 
     /// Returns the last chunk, if it has room.
+    #[inline(always)]
     fn chunk_with_room(&self) -> Option<NonNull<Chunk>> {
         let chunk = NonNull::new(self.tail.get())?;
         // Relaxed: the producer's own count.
@@ -198,6 +210,7 @@ impl Queue {
 
     /// Returns whether the owner has pushed enough since the last `set_due` to reclaim. The caller
     /// owns the slot.
+    #[inline]
     pub(crate) fn is_due(&self) -> bool {
         let (count, bytes) = self.looked.get();
         // Relaxed: the producer's own counts.

@@ -4,15 +4,9 @@
 //! `+` and `-` stand for `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 #![cfg(not(relativist_loom))]
 
-use relativist_testing as _;
-
-#[path = "support/auto_traits.rs"]
-#[macro_use]
-mod auto_traits;
-
-use auto_traits::{OnlySend, OnlySync};
 use relativist_rcu::contention::{Attempt, Counts, Site};
 use relativist_rcu::{Barrier, BarrierError, Domain, DomainGracePeriod, DomainGuard, GracePeriod, Guard, Published};
+use relativist_testing::{OnlySend, OnlySync, auto_traits};
 use std::cell::Cell;
 
 auto_traits! {

@@ -1,8 +1,6 @@
 //! The backlog behind a stalled reader: guarantee R5 of `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
-use relativist_testing as _;
-
 mod support;
 
 use std::ptr::NonNull;
@@ -10,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use relativist_rcu::{MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_raw, read, without_waiting};
-use support::{Reader, must_end, wait_until};
+use relativist_testing::wait_until;
+use support::{Reader, must_end};
 
 /// One test stalls at a time, because these tests count the functions that run.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -52,7 +51,7 @@ fn the_count_is_bounded() {
             assert!(deferred - retiring.run.load(SeqCst) <= MAX_DEFERRED, "more than the bound is pending");
         }
     });
-    wait_until(|| tally.pending() >= MAX_DEFERRED - 2048 || writer.is_finished());
+    wait_until("a full backlog", || tally.pending() >= MAX_DEFERRED - 2048 || writer.is_finished());
     let_it_overstep();
     assert_eq!(tally.run.load(SeqCst), 0, "run under the eyes of a reader");
     stalled.leave();
@@ -81,7 +80,7 @@ fn the_bytes_are_bounded() {
             assert!((deferred - RUN.load(SeqCst)) * SIZE <= MAX_DEFERRED_BYTES, "more than the bound is pending");
         }
     });
-    wait_until(|| deferred.load(SeqCst) >= 40 || writer.is_finished());
+    wait_until("forty deferred functions", || deferred.load(SeqCst) >= 40 || writer.is_finished());
     let_it_overstep();
     assert_eq!(RUN.load(SeqCst), 0, "run under the eyes of a reader");
     stalled.leave();

@@ -1,8 +1,6 @@
 //! Deferred functions: guarantees R1, R9 and R10 of `relativist_rcu::design`.
 #![cfg(not(relativist_loom))]
 
-use relativist_testing as _;
-
 mod support;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +9,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use relativist_rcu::{Published, barrier, defer, defer_drop, read, reclaim_soon, wait_for_readers};
-use support::{Reader, must_end, wait_until};
+use relativist_testing::wait_until;
+use support::{Reader, must_end};
 
 /// R1: nothing runs before the readers from before have left, and a barrier waits for that.
 #[test]
@@ -42,7 +41,7 @@ fn urgent_functions_run_after_the_readers() {
     thread::sleep(std::time::Duration::from_millis(50));
     assert!(!ran.load(SeqCst));
     reader.leave();
-    wait_until(|| ran.load(SeqCst));
+    wait_until("the deferred function", || ran.load(SeqCst));
 }
 
 /// R1: each published value is dropped once: replaced ones after a grace period, the last one with
@@ -93,7 +92,7 @@ fn runs_though_its_thread_has_exited() {
     let ran = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&ran);
     thread::spawn(move || defer(move || flag.store(true, SeqCst))).join().unwrap();
-    wait_until(|| ran.load(SeqCst));
+    wait_until("the deferred function", || ran.load(SeqCst));
 }
 
 /// R10: a barrier on one thread covers what other threads deferred.

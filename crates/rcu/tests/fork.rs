@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use relativist_rcu::{GracePeriod, Published, barrier, defer, is_reading, read, wait_for_readers};
-use relativist_testing::patience;
-use support::{Reader, must_end, wait_until};
+use relativist_testing::{patience, wait_until};
+use support::{Reader, must_end};
 
 /// Only one test runs at a time: a child sees the state that all threads of the process left
 /// behind.
@@ -122,7 +122,7 @@ fn a_new_worker_starts() {
         let ran = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&ran);
         thread::spawn(move || defer(move || flag.store(true, SeqCst))).join().unwrap();
-        wait_until(|| ran.load(SeqCst));
+        wait_until("the deferred function", || ran.load(SeqCst));
         everything_works()
     });
     reader.leave();

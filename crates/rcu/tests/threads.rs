@@ -2,8 +2,6 @@
 //! of `relativist_rcu::design`. (A test next to the registry checks that slots are reused.)
 #![cfg(not(relativist_loom))]
 
-use relativist_testing as _;
-
 mod support;
 
 use std::cell::RefCell;
@@ -12,7 +10,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use relativist_rcu::{GracePeriod, Guard, Published, barrier, defer, is_reading, read, wait_for_readers};
-use support::{must_end, wait_until};
+use relativist_testing::wait_until;
+use support::must_end;
 
 type AtExit = Box<dyn FnOnce()>;
 
@@ -103,7 +102,7 @@ fn destructors_leave_work_behind() {
         }
         Ok(())
     });
-    wait_until(|| LEFT.load(SeqCst) == 0);
+    wait_until("all threads to end", || LEFT.load(SeqCst) == 0);
 }
 
 /// R7: a thread may use this crate for the first time in a destructor.

@@ -1,12 +1,11 @@
 //! Code that the tests of this folder share: no test may hang, whatever is broken.
+#![allow(dead_code, reason = "each test program takes what it needs")]
 
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use relativist_testing::patience;
 
 /// Runs `body` on its own thread. Panics if it panics, or does not end.
-#[allow(dead_code)] // not every test binary needs each of these
 #[track_caller]
 pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
@@ -21,25 +20,12 @@ pub fn must_end<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) ->
     }
 }
 
-/// Waits until `condition` holds; panics if it never does.
-#[allow(dead_code)]
-#[track_caller]
-pub fn wait_until(mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < patience(), "the wait has no end");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A reader on its own thread, which stays in its section until `leave` is called.
-#[allow(dead_code)]
 pub struct Reader {
     thread: std::thread::JoinHandle<()>,
     leave: mpsc::Sender<()>,
 }
 
-#[allow(dead_code)]
 impl Reader {
     /// Returns when the reader is inside.
     pub fn enter() -> Self {

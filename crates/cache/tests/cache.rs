@@ -1,12 +1,11 @@
 //! Tests of the cache with a clock that the test sets, and with many threads.
 
-use relativist_testing as _;
-
 use relativist_cache::Clock;
 use relativist_cache::{
     Cache, Change, Content, CountError, Direction, Expiry, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Marks, Mode, New,
     Present, Store, TableStats, Value,
 };
+use relativist_testing::{patience, poll};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -38,7 +37,7 @@ fn get(cache: &Cache, key: &str) -> Option<String> {
 
 fn cas(cache: &Cache, key: &str) -> u64 {
     let mut cas = 0;
-    assert_eq!(cache.get(key.as_bytes(), |hit| cas = hit.cas), Lookup::Hit);
+    assert_eq!(cache.get(key.as_bytes(), |hit| cas = hit.cas()), Lookup::Hit);
     cas
 }
 
@@ -190,7 +189,7 @@ fn a_fetch_during_an_update_marks_the_new_item() {
         let (done, fetched) = mpsc::channel();
         let fetching = Arc::clone(&cache);
         thread::spawn(move || done.send(get(&fetching, "k")));
-        assert_eq!(fetched.recv_timeout(Duration::from_secs(60)).unwrap().as_deref(), Some("7"));
+        assert_eq!(fetched.recv_timeout(patience()).unwrap().as_deref(), Some("7"));
         (Change::Put(present.item.unwrap().counted(8)), ())
     };
     store(&cache, Mode::Set, "k", "7");
@@ -216,7 +215,7 @@ fn exactly_one_of_two_concurrent_fetches_is_the_first() {
                 if begun.elapsed() > Duration::from_micros(50) {
                     thread::yield_now();
                 }
-                assert!(begun.elapsed() < Duration::from_secs(60), "the other thread does not arrive");
+                assert!(begun.elapsed() < patience(), "the other thread does not arrive");
             }
             cache.get(key.as_bytes(), |hit| firsts.push(!hit.marks.has(Marks::FETCHED)));
         }
@@ -276,7 +275,7 @@ fn the_first_expiry_of_an_item_changes_nothing_else() {
     let (cache, clock) = cache();
     let facts = || {
         let mut facts = None;
-        cache.peek(b"k", |hit| facts = Some((hit.cas, hit.number, hit.flags, hit.value.to_vec(), hit.marks)));
+        cache.peek(b"k", |hit| facts = Some((hit.cas(), hit.number(), hit.flags, hit.value.to_vec(), hit.marks)));
         facts.expect("it has not expired")
     };
     for (length, growth) in [(100, 0..=16), (LARGE_VALUE, 0..=0)] {
@@ -322,7 +321,7 @@ fn a_given_unique_is_reported_and_does_not_confuse_a_flush() {
     let (cache, _) = cache();
     let put = |cas| {
         let new = New { cas: Some(cas), ..New::plain(0, Value::Whole(b"v")) };
-        cache.put(b"k", &new, |_| (true, ()), |hit| assert_eq!(hit.cas, cas)).unwrap();
+        cache.put(b"k", &new, |_| (true, ()), |hit| assert_eq!(hit.cas(), cas)).unwrap();
     };
     put(u64::MAX);
     assert_eq!(cas(&cache, "k"), u64::MAX);
@@ -456,13 +455,7 @@ fn readers_see_whole_and_resident_values_during_changes() {
     assert!(hits.load(Ordering::Relaxed) > 0);
     // Wait, because the last resize may not have begun.
     let is_small = |table: &TableStats| table.grows > 0 && table.shrinks > 0 && table.buckets <= 1 << 11;
-    let table = (0..90_000)
-        .map(|_| {
-            thread::sleep(Duration::from_millis(1));
-            cache.table_stats()
-        })
-        .find(is_small)
-        .expect("the table grows and shrinks");
+    let table = poll("a table that has grown and shrunk", || Some(cache.table_stats()).filter(is_small));
     assert_eq!(table.entries as u64, KEYS + 64);
 }
 
@@ -535,7 +528,7 @@ fn increment_by_comparing(cache: &Cache) {
         let mut seen = (0, 0);
         cache.get(b"cas", |hit| {
             let number: u64 = std::str::from_utf8(hit.value).unwrap().parse().unwrap();
-            seen = (hit.cas, number);
+            seen = (hit.cas(), number);
         });
         let next = (seen.1 + 1).to_string();
         if store(cache, Mode::Cas(seen.0), "cas", &next) == Store::Stored {

@@ -25,14 +25,14 @@ fn set(cache: &Cache, key: &str, value: &[u8]) {
 /// Stores an item, and returns its CAS value.
 fn put(cache: &Cache, key: &str, new: &New<'_>) -> u64 {
     let mut cas = 0;
-    cache.put(key.as_bytes(), new, |_| (true, ()), |hit| cas = hit.cas).expect("room can be made");
+    cache.put(key.as_bytes(), new, |_| (true, ()), |hit| cas = hit.cas()).expect("room can be made");
     cas
 }
 
 /// The CAS value and the size of an item.
 fn facts(cache: &Cache, key: &str) -> Option<(u64, usize)> {
     let mut facts = None;
-    cache.peek(key.as_bytes(), |hit| facts = Some((hit.cas, hit.size)));
+    cache.peek(key.as_bytes(), |hit| facts = Some((hit.cas(), hit.size)));
     facts
 }
 
@@ -71,7 +71,7 @@ fn no_cas_value_comes_twice_although_memory_is_reused() {
         assert!(seen.insert(put(&cache, &key, &New::plain(0, value))), "turn {turn}");
         let mut cas = 0;
         let replace = |_: Present<'_>| (Change::Put(New::plain(0, change)), ());
-        cache.update(key.as_bytes(), replace, |hit| cas = hit.cas).expect("room can be made");
+        cache.update(key.as_bytes(), replace, |hit| cas = hit.cas()).expect("room can be made");
         assert!(seen.insert(cas), "turn {turn}");
         match random.below(10) {
             0 => _ = cache.delete(key.as_bytes()),

@@ -6,7 +6,8 @@ use crate::cache::update::Step;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
-use crate::item::key::HashedKey;
+use crate::item::key::{HashedKey, is_equal};
+use crate::item::status::Status;
 use crate::item::value_ref::ValueSource;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
@@ -25,18 +26,16 @@ impl Cache {
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
-        let Some(item) = self.find(key, &guard) else {
+        let Some((item, status)) = self.find(key, &guard) else {
             self.sample(key.hash, &guard, Kind::Miss, None);
             return Lookup::Miss;
         };
-        if self.store.state(item, now) == Lookup::Hit
-            && let Some(hit) = self.access(item, now)
-        {
+        if let Some(hit) = self.access_live(item, status, now) {
             self.sample(key.hash, &guard, Kind::Hit, Some(item));
             visit(hit);
             return Lookup::Hit;
         }
-        self.get_locked(key, &guard, visit)
+        self.get_locked(key.bytes, key.hash, &guard, visit)
     }
 
     #[inline(always)]
@@ -51,11 +50,11 @@ impl Cache {
         let hashes = self.prefetch_keys(keys, &guard);
         for (index, (&bytes, &hash)) in keys.iter().zip(&hashes).enumerate() {
             let key = HashedKey { bytes, hash };
-            let item = self.find(key, &guard);
-            let live = item.filter(|&item| self.store.state(item, now) == Lookup::Hit);
-            let goes_on = match (live.and_then(|item| self.access(item, now)), item) {
+            let found = self.find(key, &guard);
+            let hit = found.and_then(|(item, status)| self.access_live(item, status, now));
+            let goes_on = match (hit, found) {
                 (Some(hit), _) => {
-                    self.sample(hash, &guard, Kind::Hit, item);
+                    self.sample(hash, &guard, Kind::Hit, found.map(|(item, _)| item));
                     visit(index, Ok(hit))
                 }
                 (None, None) => {
@@ -67,7 +66,7 @@ impl Cache {
                     drop(guard);
                     guard = relativist_rcu::read();
                     let mut goes_on = None;
-                    let lookup = self.get_locked(key, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
+                    let lookup = self.get_locked(bytes, hash, &guard, |hit| goes_on = Some(visit(index, Ok(hit))));
                     goes_on.unwrap_or_else(|| visit(index, Err(lookup)))
                 }
             };
@@ -83,7 +82,7 @@ impl Cache {
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
-        let Some(item) = self.find(key, &guard) else { return Lookup::Miss };
+        let Some((item, _)) = self.find(key, &guard) else { return Lookup::Miss };
         let state = self.store.state(item, now);
         if state == Lookup::Hit {
             visit(self.show(item, now));
@@ -130,19 +129,38 @@ impl Cache {
     #[inline(always)]
     pub(crate) fn access<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Option<Hit<'a>> {
         let status = item.status().access(now)?;
-        Some(Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit_with(status, now) })
+        Some(self.show_with(item, status, item.expiry_with(status), now))
     }
 
-    /// The item under `key`, even if it has expired or was flushed.
+    /// Like [`access`](Self::access), of an item that a lookup has found with this `status`. None
+    /// also if it has expired or was flushed.
     #[inline(always)]
-    pub(crate) fn find<'g>(&self, key: HashedKey<'_>, guard: &'g Guard) -> Option<ItemRef<'g>> {
+    fn access_live<'a>(&'a self, item: ItemRef<'a>, status: Status, now: u32) -> Option<Hit<'a>> {
+        let (expiry, line) = (item.expiry_with(status), self.store.flush.line());
+        if self.store.state_with(item, expiry, now, line) != Lookup::Hit {
+            return None;
+        }
+        let status = item.status().access_since(status, now)?;
+        Some(self.show_with(item, status, expiry, now))
+    }
+
+    #[inline(always)]
+    fn show_with<'a>(&'a self, item: ItemRef<'a>, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
+        let source = Some(ValueSource::new(item, self.store.allocator.pinned()));
+        Hit { source, ..item.hit_with(status, expiry, now) }
+    }
+
+    /// The item under `key`, even if it has expired or was flushed, and its status.
+    #[inline(always)]
+    fn find<'g>(&self, key: HashedKey<'_>, guard: &'g Guard) -> Option<(ItemRef<'g>, Status)> {
         let mut found = None;
         let is_it = |link| {
             // SAFETY: a link of an item, found inside the read section of `guard`, for which it
             // stays allocated.
             let item = unsafe { ItemRef::of_link(link) };
-            found = Some(item);
-            item.key() == key.bytes
+            let status = item.status().load();
+            found = Some((item, status));
+            is_equal(item.key_with(status), key.bytes)
         };
         self.store.table.find(key.hash, is_it, guard)?;
         // The last one that was asked about.
@@ -152,8 +170,10 @@ impl Cache {
     /// [`Cache::get`] under the bucket's lock, which unlinks an item that has expired or was
     /// flushed, and records an access of an item that was being replaced. Looks the item up again,
     /// because it may have changed.
+    // The parts of the key fit registers, so callers need not store them in memory for this.
     #[cold]
-    pub(crate) fn get_locked(&self, key: HashedKey<'_>, guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+    fn get_locked(&self, bytes: &[u8], hash: Hash, guard: &Guard, visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let key = HashedKey { bytes, hash };
         let ((hit, lookup), ..) = self.change(key, guard, |item, lookup, moment| {
             let access =
                 |item| self.access(item, moment.now).expect("a status passes on under the lock, which is held");
@@ -161,10 +181,10 @@ impl Cache {
         });
         match hit {
             Some((hit, item)) => {
-                self.sample(key.hash, guard, Kind::Hit, Some(item));
+                self.sample(hash, guard, Kind::Hit, Some(item));
                 visit(hit);
             }
-            None => self.sample(key.hash, guard, Kind::Miss, None),
+            None => self.sample(hash, guard, Kind::Miss, None),
         }
         lookup
     }
@@ -208,5 +228,5 @@ impl Cache {
 pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<CompactLink>) -> bool {
     // SAFETY: the table holds links of items only, and shows those that the caller's read section
     // protects.
-    move |link| unsafe { ItemRef::of_link(link) }.key() == key
+    move |link| is_equal(unsafe { ItemRef::of_link(link) }.key(), key)
 }

@@ -76,7 +76,7 @@ impl Cache {
         let permit = |present: Present<'_>| match (mode, present.item) {
             (Mode::Add, Some(_)) | (Mode::Replace, None) => (false, Store::NotStored),
             (Mode::Cas(_), None) => (false, Store::NotFound),
-            (Mode::Cas(cas), Some(item)) if item.cas != cas => (false, Store::Exists),
+            (Mode::Cas(cas), Some(item)) if item.cas() != cas => (false, Store::Exists),
             _ => (true, Store::Stored),
         };
         self.put(key, &new, permit, |_| ()).unwrap_or_else(|_| {

@@ -214,7 +214,7 @@ impl Cache {
                 (result, Some(item), now)
             }
             Entry::Occupied(entry) => {
-                let item = item_of(entry.get());
+                let item = present.expect("the entry is occupied");
                 let left = match step {
                     Step::Retry => return (result, None, now),
                     Step::Keep if live.is_some() => return (result, live, now),
@@ -227,10 +227,10 @@ impl Cache {
                             Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        Some(unlinked.link(guard, |link| {
-                            // SAFETY: as for `insert` above.
-                            unsafe { entry.replace(link) };
-                        }))
+                        let linking = unlinked.begin_link(guard);
+                        // SAFETY: as for `insert` above.
+                        unsafe { entry.replace(linking.link()) };
+                        Some(linking.finish())
                     }
                 };
                 // SAFETY: unlinked just now, within the section of `guard`.

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::eviction::flush::Flush;
 use crate::eviction::observer::EvictionObserver;
 use crate::eviction::store_times::StoreTimes;
+use crate::expiry::Expiry;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::ItemRef;
 use crate::item::status::Marks;
@@ -97,7 +98,13 @@ impl ItemStore {
     /// `Hit` if the item exists for clients after the flush that drew this `line`.
     #[inline(always)]
     pub(crate) fn state_at(&self, item: ItemRef<'_>, now: u32, line: u64) -> Lookup {
-        if item.expiry().has_passed(now) {
+        self.state_with(item, item.expiry(), now, line)
+    }
+
+    /// Like [`state_at`](Self::state_at), with an `expiry` read before.
+    #[inline(always)]
+    pub(crate) fn state_with(&self, item: ItemRef<'_>, expiry: Expiry, now: u32, line: u64) -> Lookup {
+        if expiry.has_passed(now) {
             Lookup::Expired
         } else if line > 0 && item.number() <= line {
             // Without a flush, the number is not computed, because that reads the block's header.
@@ -167,8 +174,7 @@ mod tests {
     use super::*;
     use crate::cache::{Cache, Content, Mode};
     use crate::memory::reader::Reader;
-    use std::thread;
-    use std::time::Duration;
+    use relativist_testing::wait_until;
 
     /// A reader delays the end of a growth. Meanwhile the table needs memory for both arrays, but
     /// not for another growth.
@@ -179,13 +185,10 @@ mod tests {
         let reader = Reader::enter();
         let content = Content { flags: 0, exptime: 0, value: b"" };
         (0..4200).for_each(|index| _ = cache.store(Mode::Set, format!("{index}").as_bytes(), content));
-        let is_grown = (0..60_000).any(|_| {
-            thread::sleep(Duration::from_millis(1));
-            table.buckets() > MIN_BUCKETS
-        });
+        wait_until("the table to grow", || table.buckets() > MIN_BUCKETS);
         let (memory, is_resizing) = (cache.store.table_memory(), table.is_resizing());
         drop(reader);
-        assert!(is_grown && is_resizing);
+        assert!(is_resizing);
         let old = MIN_BUCKETS * size_of::<usize>();
         let both = memory.bytes + old;
         assert!((both..both + old / 4).contains(&memory.charge), "{} and {}", memory.bytes, memory.charge);

@@ -1,10 +1,12 @@
 //! The view of an item that commands have.
 
 use crate::expiry::Expiry;
+use crate::item::item_ref::ItemRef;
 use crate::item::new::{New, Value, decimal_digits};
-use crate::item::status::Marks;
+use crate::item::status::{Marks, Status};
 use crate::item::value_ref::{ValueRef, ValueSource};
 use crate::memory::block_ref::LARGE_VALUE;
+use std::fmt::{self, Debug, Formatter};
 
 /// A found item.
 #[derive(Clone, Copy, Debug)]
@@ -13,9 +15,6 @@ pub struct Hit<'a> {
     pub key: &'a [u8],
     /// The client flags: the number that the client stored with the item.
     pub flags: u32,
-    /// The CAS value: different from that of all items stored before and after, unless a client has
-    /// set it.
-    pub cas: u64,
     /// The value.
     pub value: &'a [u8],
     /// When the item expires.
@@ -29,14 +28,56 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second of this view.
     pub now: u32,
-    /// The item's number, which no other item has. A copy made by a sweep keeps the number, and so
-    /// does one made for an expiry.
-    pub number: u64,
     /// The item's memory, if its value may be pinned.
     pub source: Option<ValueSource<'a>>,
+    /// The item's numbers. They are not read yet, because most commands do not need them, and they
+    /// may lie in another cache line.
+    pub(crate) numbers: Numbers<'a>,
+}
+
+/// The numbers of an item.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers<'a> {
+    pub(crate) item: ItemRef<'a>,
+    pub(crate) status: Status,
+}
+
+impl Debug for Numbers<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let layout = self.item.layout_with(self.status);
+        write!(f, "{} (client: {:?})", self.item.number_in(layout), self.item.client_cas_in(layout))
+    }
+}
+
+// These two are not inlined. Otherwise the compiler might not inline the functions of callers that
+// are passed a hit, because they would be too large. Then it would compute every field of the hit.
+
+#[inline(never)]
+fn cas_of(item: ItemRef<'_>, status: Status) -> u64 {
+    let layout = item.layout_with(status);
+    item.client_cas_in(layout).unwrap_or_else(|| item.number_in(layout))
+}
+
+#[inline(never)]
+fn number_of(item: ItemRef<'_>, status: Status) -> u64 {
+    item.number_in(item.layout_with(status))
 }
 
 impl Hit<'_> {
+    /// Returns the CAS value: different from that of all items stored before and after, unless a
+    /// client has set it. Wait-free, in constant time.
+    #[inline]
+    pub fn cas(&self) -> u64 {
+        cas_of(self.numbers.item, self.numbers.status)
+    }
+
+    /// Returns the item's number, which no other item has. A copy made by a sweep keeps the number,
+    /// and so does one made for an expiry. Wait-free, in constant time.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        number_of(self.numbers.item, self.numbers.status)
+    }
+
     /// Pins the value, so that it can be used after this view has ended. None if it is smaller than
     /// [`LARGE_VALUE`], or if too much is pinned already: copy it then.
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! A shared reference to an item that is in the table, or was.
 
 use crate::expiry::Expiry;
-use crate::item::hit::Hit;
+use crate::item::hit::{Hit, Numbers};
 use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct ItemRef<'a> {
     /// Valid for access to the whole allocation.
     address: NonNull<u8>,
+    /// The place of the item's status, which lookups have already computed.
+    status: NonNull<AtomicStatus>,
     lifetime: PhantomData<&'a [u8]>,
 }
 
@@ -29,21 +31,37 @@ impl<'a> ItemRef<'a> {
     /// stays allocated for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
-        // SAFETY: the item is allocated, and what changes in a link is atomic. If the bit is set,
-        // the status comes before the link.
-        let address = unsafe {
-            let before = if link.as_ref().user_bit() { size_of::<AtomicStatus>() } else { 0 };
-            link.cast::<u8>().sub(before)
-        };
-        ItemRef { address, lifetime: PhantomData }
+        // SAFETY: the item is allocated, and what changes in a link is atomic.
+        let is_status_first = unsafe { link.as_ref() }.user_bit();
+        // Computed without a branch: -1 if the status is first, otherwise 0.
+        let mask = -isize::from(is_status_first);
+        const LINK: isize = size_of::<CompactLink>().cast_signed();
+        const STATUS: isize = size_of::<AtomicStatus>().cast_signed();
+        // SAFETY: both places are in the item. It begins with the status if that is first, and
+        // otherwise with the link, which the status follows.
+        unsafe {
+            let address = link.cast::<u8>().offset(mask * STATUS);
+            ItemRef { address, status: address.offset(LINK + mask * LINK).cast(), lifetime: PhantomData }
+        }
     }
 
     /// The item at `address`.
     ///
     /// # Safety
     /// As for [`of_link`](Self::of_link).
+    #[inline]
     pub(crate) unsafe fn at(address: NonNull<u8>) -> ItemRef<'a> {
-        ItemRef { address, lifetime: PhantomData }
+        // SAFETY: in the item, which has its status there.
+        let status = unsafe { address.add(status_at(address)) }.cast();
+        ItemRef { address, status, lifetime: PhantomData }
+    }
+
+    /// The same item, for the section of `guard`.
+    ///
+    /// # Safety
+    /// The item stays allocated until the section ends.
+    pub(crate) unsafe fn for_section<'g>(self, _guard: &'g Guard) -> ItemRef<'g> {
+        ItemRef { lifetime: PhantomData, ..self }
     }
 
     pub(crate) fn link(self) -> NonNull<CompactLink> {
@@ -80,14 +98,20 @@ impl<'a> ItemRef<'a> {
         u32::from_ne_bytes(bytes.try_into().expect("four bytes were taken"))
     }
 
+    /// The place of the status, which may not be written yet.
+    pub(crate) fn status_place(self) -> NonNull<AtomicStatus> {
+        self.status
+    }
+
     pub(crate) fn status(self) -> &'a AtomicStatus {
         // SAFETY: the promise made to `of_link`; the item has its status there, which is atomic.
-        unsafe { self.address.add(status_at(self.address)).cast().as_ref() }
+        unsafe { self.status.as_ref() }
     }
 
     /// The expiry's place, if the item has one.
-    fn expiry_field(self) -> Option<&'a AtomicU32> {
-        let has_expiry = self.status().load().options().has_expiry;
+    #[inline]
+    fn expiry_field(self, status: Status) -> Option<&'a AtomicU32> {
+        let has_expiry = status.options().has_expiry;
         // SAFETY: the item has the field, which is atomic; its place is aligned, because the item
         // is.
         has_expiry.then(|| unsafe { self.address().add(HEADER).cast::<AtomicU32>().as_ref() })
@@ -177,16 +201,21 @@ impl<'a> ItemRef<'a> {
     }
 
     pub(crate) fn expiry(self) -> Expiry {
+        self.expiry_with(self.status().load())
+    }
+
+    #[inline]
+    pub(crate) fn expiry_with(self, status: Status) -> Expiry {
         // Relaxed: no other data depends on the word, and bucket locks order updates of the same
         // item.
-        self.expiry_field().map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::Relaxed)))
+        self.expiry_field(status).map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::Relaxed)))
     }
 
     /// Sets the expiry. Returns false if the item has no room for it, and must be replaced by [a
     /// copy](crate::item::unlinked::UnlinkedItem::with_expiry). The bucket lock is held.
     #[must_use]
     pub(crate) fn set_expiry(self, expiry: Expiry) -> bool {
-        let Some(field) = self.expiry_field() else { return expiry == Expiry::NEVER };
+        let Some(field) = self.expiry_field(self.status().load()) else { return expiry == Expiry::NEVER };
         // SeqCst: see `Block::forget`.
         field.store(expiry.to_bits(), Ordering::SeqCst);
         self.block().note_expiry(expiry);
@@ -196,7 +225,8 @@ impl<'a> ItemRef<'a> {
     /// The item's expiry, for the sweep of its block after [`Block::forget`].
     pub(crate) fn expiry_when_swept(self) -> Expiry {
         // SeqCst: see `Block::forget`.
-        self.expiry_field().map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::SeqCst)))
+        let field = self.expiry_field(self.status().load());
+        field.map_or(Expiry::NEVER, |field| Expiry::from_bits(field.load(Ordering::SeqCst)))
     }
 
     /// Counts the item as freed, after it was unlinked.
@@ -237,26 +267,26 @@ impl<'a> ItemRef<'a> {
     /// The view of the item at `now`.
     #[inline(always)]
     pub(crate) fn hit(self, now: u32) -> Hit<'a> {
-        self.hit_with(self.status().load(), now)
+        let status = self.status().load();
+        self.hit_with(status, self.expiry_with(status), now)
     }
 
-    /// Like [`hit`](Self::hit), with a `status` read before. Inlined, so that unused fields are not
-    /// read.
+    /// Like [`hit`](Self::hit), with a `status` and an `expiry` read before. Inlined, so that
+    /// unused fields are not read.
     #[inline(always)]
-    pub(crate) fn hit_with(self, status: Status, now: u32) -> Hit<'a> {
+    pub(crate) fn hit_with(self, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
         let layout = self.layout_with(status);
         Hit {
             key: self.key_with(status),
             flags: self.flags_in(layout),
-            cas: self.client_cas_in(layout).unwrap_or_else(|| self.number_in(layout)),
-            number: self.number_in(layout),
             value: self.value_in(layout),
-            expiry: self.expiry(),
+            expiry,
             idle: status.idle(now),
             marks: status.marks().with_client_cas(layout.has_cas),
             size: block::footprint(layout.size()),
             now,
             source: None,
+            numbers: Numbers { item: self, status },
         }
     }
 

@@ -176,6 +176,14 @@ impl Status {
         if idle > ACCESSED - CLOCK_LAG { 0 } else { idle }
     }
 
+    /// Whether an access at `now` adds nothing to the marks, nor to the time: the
+    /// [idle](Self::idle) time is less than [`ACCESS_RESOLUTION`]. (A coarse time was long ago.)
+    fn is_noted(self, now: u32) -> bool {
+        const FETCHED: u32 = (Marks::FETCHED.0 as u32) << MARKS;
+        let idle = now.wrapping_sub(self.0).wrapping_add(CLOCK_LAG) & ACCESSED;
+        self.0 & (FETCHED | IS_COARSE) == FETCHED && idle < ACCESS_RESOLUTION + CLOCK_LAG
+    }
+
     /// The same status with a coarse time of the last access. None if the time is coarse already,
     /// or not long ago.
     fn aged(self, now: u32) -> Option<Status> {
@@ -235,14 +243,18 @@ impl AtomicStatus {
     /// Lock-free. Retries are rare, because other threads seldom change the status.
     #[inline(always)]
     pub(crate) fn access(&self, now: u32) -> Option<Status> {
-        let status = self.load();
-        let is_noted = status.marks().has(Marks::FETCHED) && status.idle(now) < ACCESS_RESOLUTION;
-        if is_noted && status.has(VISITED) { Some(status) } else { self.note(is_noted, now) }
+        self.access_since(self.load(), now)
+    }
+
+    /// Like [`access`](Self::access), of an item whose status was read just now.
+    #[inline(always)]
+    pub(crate) fn access_since(&self, status: Status, now: u32) -> Option<Status> {
+        if status.is_noted(now) && status.has(VISITED) { Some(status) } else { self.note(status, now) }
     }
 
     #[cold]
-    fn note(&self, is_noted: bool, now: u32) -> Option<Status> {
-        if is_noted {
+    fn note(&self, status: Status, now: u32) -> Option<Status> {
+        if status.is_noted(now) {
             // `VISITED` is a hint, and may be lost if the item is being copied. So this does not
             // look for `PASSED_ON`. (Relaxed: as in `load`.)
             return Some(Status(self.0.fetch_or(VISITED, Ordering::Relaxed)));

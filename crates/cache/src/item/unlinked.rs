@@ -3,12 +3,11 @@
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::{HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
+use crate::item::layout::{HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at};
 use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
-use crate::memory::block;
 use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
 use std::ptr::NonNull;
@@ -41,6 +40,7 @@ impl<'a> ItemInit<'a> {
     ///
     /// # Panics
     /// If the key or the value is too long for an item's header.
+    #[inline(always)]
     pub(crate) fn new(
         key: HashedKey<'a>,
         new: &New<'a>,
@@ -79,11 +79,6 @@ impl<'a> ItemInit<'a> {
         let mut layout = Layout::of(&shape, self.has_expiry);
         layout.options.has_number = self.number.is_some();
         layout
-    }
-
-    /// The bytes of the item.
-    pub(crate) fn size(&self) -> usize {
-        self.layout().size()
     }
 }
 
@@ -125,21 +120,24 @@ impl<'h> UnlinkedItem<'h> {
     }
 
     /// Writes an item, if there is room. `table` returns the table's bytes.
+    #[inline(always)]
     pub(crate) fn new(
         init: &ItemInit<'_>,
         allocator: &'h ItemAllocator,
         context: AllocContext,
         table: impl FnOnce() -> usize,
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
-        let size = block::footprint(init.size());
+        let layout = init.layout();
+        let size = layout.footprint();
         let place = allocator.allocate(size, context, table)?;
         // From here to the end nothing may panic: a block with an unfinished item could never be
         // swept.
         // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the
         // unlinked item exists.
-        let item: ItemRef<'_> = unsafe {
-            write::<false>(place, init);
-            ItemRef::at(place)
+        let item = unsafe {
+            let item: ItemRef<'_> = ItemRef::at(place);
+            write::<false>(item, init, layout);
+            item
         };
         item.block().note_expiry(init.expiry);
         item.block().note_due(init.now.saturating_add(VISIT_INTERVAL));
@@ -155,17 +153,19 @@ impl<'h> UnlinkedItem<'h> {
         reserved: &ReservedValue,
         allocator: &'h ItemAllocator,
     ) -> Option<UnlinkedItem<'h>> {
-        let place = reserved.attach(init.layout(), allocator)?;
+        let layout = init.layout();
+        let place = reserved.attach(layout, allocator)?;
         // As in `new`, nothing may panic.
         // SAFETY: as in `new`. The value is already in the place where an item of this layout has
         // it.
-        let item: ItemRef<'_> = unsafe {
-            write::<true>(place, init);
-            ItemRef::at(place)
+        let item = unsafe {
+            let item: ItemRef<'_> = ItemRef::at(place);
+            write::<true>(item, init, layout);
+            item
         };
         item.block().note_expiry(init.expiry);
         item.block().note_due(init.now.saturating_add(VISIT_INTERVAL));
-        Some(UnlinkedItem { item, size: block::footprint(init.size()), inherits: init.inherits, allocator })
+        Some(UnlinkedItem { item, size: layout.footprint(), inherits: init.inherits, allocator })
     }
 
     pub(crate) fn expiry(&self) -> Expiry {
@@ -175,6 +175,9 @@ impl<'h> UnlinkedItem<'h> {
     /// Takes over those marks of `item` that this item inherits, before it replaces `item`. The
     /// bucket lock is held.
     pub(crate) fn inherit(&self, item: ItemRef<'_>) {
+        if self.inherits == Marks::NONE {
+            return;
+        }
         let status = item.status().load();
         // Other marks do not change, because of the lock.
         let may_change = self.inherits.has(Marks::FETCHED) && !status.marks().has(Marks::FETCHED);
@@ -192,14 +195,37 @@ impl<'h> UnlinkedItem<'h> {
 
     /// Passes the item to `link`, which puts it into the table, and returns it.
     pub(crate) fn link<'g>(self, guard: &'g Guard, link: impl FnOnce(NonNull<CompactLink>)) -> ItemRef<'g> {
+        let linking = self.begin_link(guard);
+        link(linking.link());
+        linking.finish()
+    }
+
+    /// Counts the item as linked. The caller puts its link into the table next.
+    #[inline]
+    pub(crate) fn begin_link(self, guard: &Guard) -> Linking<'_> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         allocator.count_linked(size, guard);
-        // The block must not be swept before the item is linked.
-        link(item.link());
-        item.block().finish_pending();
         // SAFETY: items that are linked during a read section stay allocated until it ends.
-        unsafe { ItemRef::at(item.address()) }
+        Linking(unsafe { item.for_section(guard) })
+    }
+}
+
+/// An item that is being put into the table. It is pending until this ends, so its block is not
+/// swept before.
+#[must_use]
+pub(crate) struct Linking<'g>(ItemRef<'g>);
+
+impl<'g> Linking<'g> {
+    pub(crate) fn link(&self) -> NonNull<CompactLink> {
+        self.0.link()
+    }
+
+    /// Notes that the item is in the table, and returns it.
+    #[inline]
+    pub(crate) fn finish(self) -> ItemRef<'g> {
+        self.0.block().finish_pending();
+        self.0
     }
 }
 
@@ -224,11 +250,12 @@ pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
 /// Writes an item; with `AROUND`, all but its value, which is there already.
 ///
 /// # Safety
-/// `place` is memory of the size of `init`, aligned for items, that no other thread uses, except a
-/// value that is there already.
+/// `layout` is that of `init`. At the item's address is memory of its size, aligned for items, that
+/// no other thread uses, except a value that is there already.
 #[inline(always)]
-unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
-    let (options, length) = (init.layout().options, init.value_len);
+unsafe fn write<const AROUND: bool>(item: ItemRef<'_>, init: &ItemInit<'_>, layout: Layout) {
+    let place = item.address();
+    let (options, length) = (layout.options, init.value_len);
     let number = init.number.map(u64::to_le_bytes);
     let number = number.as_ref().map_or(&b""[..], |bytes| &bytes[..NUMBER]);
     let given = init.cas.map(u64::to_ne_bytes);
@@ -236,47 +263,78 @@ unsafe fn write<const AROUND: bool>(place: NonNull<u8>, init: &ItemInit<'_>) {
     let has_cas = if given.is_empty() { 0 } else { HAS_CAS };
     let status = Status::new(init.now, init.marks, options);
     let link = CompactLink::with_user_bit(init.hash, link_at(place) > 0);
-    let mut end = place.as_ptr().wrapping_add(options.key_len_at() + size_of_val(&init.key_len));
-    let mut append = |piece: &[u8]| {
-        // SAFETY: the memory has room for all pieces after the header; sources are slices
-        // elsewhere, so nothing overlaps.
-        unsafe { end.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
-        end = end.wrapping_add(piece.len());
-    };
     // SAFETY: the memory is large and aligned enough for all fields.
     unsafe {
-        place.add(link_at(place)).cast().write(link);
-        place.add(status_at(place)).cast().write(AtomicStatus::new(status));
+        item.link().write(link);
+        item.status_place().write(AtomicStatus::new(status));
         if options.has_expiry {
             place.add(HEADER).cast::<u32>().write(init.expiry.to_bits());
         }
         place.add(options.value_len_at()).write(length as u8);
         place.add(options.key_len_at()).write(init.key_len);
     }
-    if options.is_extended {
-        append(&(length >> SHORT | has_cas).to_ne_bytes());
-    }
-    if options.has_flags {
-        append(&init.flags.to_ne_bytes());
-    }
-    append(init.key);
-    if AROUND {
-        end = end.wrapping_add(init.value_len as usize);
-        // SAFETY: as above; the value's length is within the memory.
-        return unsafe { end.copy_from_nonoverlapping(given.as_ptr(), given.len()) };
-    }
-    append(init.value[0]);
-    for rare in [init.value[1], number, given] {
-        if !rare.is_empty() {
-            append(rare);
+    let mut end = place.as_ptr().wrapping_add(options.key_len_at() + size_of_val(&init.key_len));
+    // SAFETY: the memory has room for all pieces after the header. Sources are slices elsewhere, so
+    // nothing overlaps.
+    unsafe {
+        if options.is_extended {
+            end = append(end, &(length >> SHORT | has_cas).to_ne_bytes());
+        }
+        if options.has_flags {
+            end = append(end, &init.flags.to_ne_bytes());
+        }
+        end = append_key(end, init.key);
+        if AROUND {
+            append(end.wrapping_add(init.value_len as usize), given);
+            return;
+        }
+        end = append(end, init.value[0]);
+        for rare in [init.value[1], number, given] {
+            if !rare.is_empty() {
+                end = append(end, rare);
+            }
         }
     }
+}
+
+/// Writes `piece` to `place`, and returns the end.
+///
+/// # Safety
+/// There is room for `piece`, which does not overlap with that place.
+#[inline(always)]
+unsafe fn append(place: *mut u8, piece: &[u8]) -> *mut u8 {
+    // SAFETY: the caller's promise.
+    unsafe { place.copy_from_nonoverlapping(piece.as_ptr(), piece.len()) };
+    place.wrapping_add(piece.len())
+}
+
+/// Like [`append`], for a key. Many have 8 to 16 bytes, and are written as their first and last 8,
+/// which may overlap.
+///
+/// # Safety
+/// As for [`append`].
+#[inline(always)]
+unsafe fn append_key(place: *mut u8, key: &[u8]) -> *mut u8 {
+    const WORD: usize = size_of::<u64>();
+    const MAX: usize = 2 * WORD;
+    let (Some(first), Some(last), ..=MAX) = (key.first_chunk::<WORD>(), key.last_chunk::<WORD>(), key.len()) else {
+        // SAFETY: the caller's promise.
+        return unsafe { append(place, key) };
+    };
+    let last_place = place.wrapping_add(key.len() - WORD);
+    // SAFETY: both are within the key's place. Arrays of bytes need no alignment.
+    unsafe {
+        place.cast::<[u8; WORD]>().write(*first);
+        last_place.cast::<[u8; WORD]>().write(*last);
+    }
+    last_place.wrapping_add(WORD)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::item::layout::{ITEM_OVERHEAD, MAX_KEY};
+    use crate::memory::block;
 
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
@@ -331,7 +389,7 @@ mod tests {
                 assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
                 let number = number.unwrap_or_else(|| item.block().number_at(item.address()));
                 let hit = item.hit(100);
-                assert_eq!((hit.flags, hit.number, hit.cas), (flags, number, cas.unwrap_or(number)));
+                assert_eq!((hit.flags, hit.number(), hit.cas()), (flags, number, cas.unwrap_or(number)));
                 assert_eq!(item.footprint(), (14 + options + 250 + value.concat().len() + rest).next_multiple_of(4));
             }
         }
@@ -353,10 +411,10 @@ mod tests {
         let item = unlinked.item;
         unlinked.link(&relativist_rcu::read(), |_| ());
         let number = item.block().number_at(item.address());
-        assert_eq!((item.hit(100).cas, item.number(), item.value()), (u64::MAX - 1, number, &b"value"[..]));
+        assert_eq!((item.hit(100).cas(), item.number(), item.value()), (u64::MAX - 1, number, &b"value"[..]));
         assert_eq!(item.footprint(), allocator.linked());
         let copy = UnlinkedItem::copy(item, 0, 100, &allocator, || 0).unwrap();
-        assert_eq!((copy.item.hit(100).cas, copy.item.number()), (u64::MAX - 1, number));
+        assert_eq!((copy.item.hit(100).cas(), copy.item.number()), (u64::MAX - 1, number));
     }
 
     #[test]
@@ -383,7 +441,7 @@ mod tests {
         item.item.status().access(130);
         let copy = UnlinkedItem::with_expiry(item.item, Expiry::from_bits(77), 135, &allocator, || 0).unwrap();
         let (old, new) = (item.item.hit(135), copy.item.hit(135));
-        assert_eq!((new.key, new.flags, new.value, new.cas), (old.key, old.flags, old.value, u64::MAX));
+        assert_eq!((new.key, new.flags, new.value, new.cas()), (old.key, old.flags, old.value, u64::MAX));
         assert_eq!((new.expiry, new.marks, new.idle), (Expiry::from_bits(77), old.marks, 5));
         assert!(copy.item.status().load().heat().1, "a visit stays, because no sweep has seen it");
         assert!(copy.item.set_expiry(Expiry::from_bits(78)) && item.item.status().access(200).is_none());

@@ -620,5 +620,6 @@ impl Block {
 
 /// The bytes that an item of `bytes` bytes occupies.
 pub(crate) const fn footprint(bytes: usize) -> usize {
-    bytes.next_multiple_of(ITEM_ALIGN)
+    // `next_multiple_of` would also handle an overflow.
+    (bytes + (ITEM_ALIGN - 1)) & !(ITEM_ALIGN - 1)
 }

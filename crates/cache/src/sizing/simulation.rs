@@ -53,8 +53,8 @@ pub struct Simulation {
     mean_sizes: MeanSizes,
     bytes: u64,
     level: u64,
-    queues: [VecDeque<Block>; QUEUES],
-    /// The number of entries in all blocks, those of removed objects included.
+    queues: [Queue; QUEUES],
+    /// The number of entries in all queues, those of removed objects included.
     entries: usize,
     objects: HashMap<u64, Object, FixedState>,
     /// The number of the last object that was stored.
@@ -72,10 +72,19 @@ struct Object {
     was_visited: bool,
 }
 
+/// Blocks, and the entries of all of them in one buffer. A buffer for each block would take much
+/// memory, because the simulated blocks are small, and their numbers of entries differ.
+#[derive(Debug)]
+struct Queue {
+    blocks: VecDeque<Block>,
+    /// Hashes and numbers.
+    entries: VecDeque<(u64, u32)>,
+}
+
 #[derive(Debug, Default)]
 struct Block {
-    /// Hashes and numbers.
-    entries: Vec<(u64, u32)>,
+    /// The number of its entries.
+    count: usize,
     bytes: u64,
     stamp: u64,
 }
@@ -84,7 +93,7 @@ impl Simulation {
     /// An empty cache of `capacity` bytes, whose eviction has this goal. Its blocks are as large as
     /// those of a [`Cache`](crate::Cache), but smaller if there would be fewer than 64.
     pub fn new(capacity: u64, goal: EvictFor) -> Simulation {
-        let queues = [const { VecDeque::new() }; QUEUES];
+        let queues = [const { Queue { blocks: VecDeque::new(), entries: VecDeque::new() } }; QUEUES];
         let objects = HashMap::default();
         let mut simulation = Simulation {
             capacity,
@@ -207,11 +216,12 @@ impl Simulation {
     fn push(&mut self, hash: u64, object: Object) {
         let size = u64::from(object.size);
         let queue = &mut self.queues[policy::queue(object.size as usize, object.visits)];
-        if queue.back().is_none_or(|block| block.bytes + size > self.block) {
-            queue.push_back(Block::default());
+        if queue.blocks.back().is_none_or(|block| block.bytes + size > self.block) {
+            queue.blocks.push_back(Block::default());
         }
-        if let Some(block) = queue.back_mut() {
-            block.entries.push((hash, object.number));
+        if let Some(block) = queue.blocks.back_mut() {
+            queue.entries.push_back((hash, object.number));
+            block.count += 1;
             block.bytes += size;
             block.stamp = self.level;
             self.entries += 1;
@@ -221,16 +231,18 @@ impl Simulation {
     /// Evicts a block. Returns false if there is none.
     fn evict(&mut self, now: u32) -> bool {
         let queues = self.queues.iter().enumerate();
-        let priority = |(index, queue): (usize, &VecDeque<Block>)| {
-            Some((queue.front()?.stamp + self.mean_sizes.worth(index, self.goal), index))
+        let priority = |(index, queue): (usize, &Queue)| {
+            Some((queue.blocks.front()?.stamp + self.mean_sizes.worth(index, self.goal), index))
         };
         let heads = queues.filter_map(priority);
         let Some((priority, index)) = heads.min() else { return false };
         self.level = self.level.max(priority);
-        let block = self.queues[index].pop_front().unwrap_or_default();
-        self.entries -= block.entries.len();
+        let block = self.queues[index].blocks.pop_front().unwrap_or_default();
         let (mut items, mut bytes) = (0, 0);
-        for (hash, number) in block.entries {
+        for _ in 0..block.count {
+            // Objects that stay are appended, perhaps to the same queue.
+            let Some((hash, number)) = self.queues[index].entries.pop_front() else { break };
+            self.entries -= 1;
             let Some(object) = self.objects.get_mut(&hash).filter(|object| object.number == number) else { continue };
             items += 1;
             bytes += u64::from(object.size);
@@ -256,11 +268,15 @@ impl Simulation {
             return;
         }
         let objects = &self.objects;
+        let is_live = |(hash, number): &(u64, u32)| objects.get(hash).is_some_and(|object| object.number == *number);
         for queue in &mut self.queues {
-            for block in queue.iter_mut() {
-                block.entries.retain(|(hash, number)| objects.get(hash).is_some_and(|object| object.number == *number));
+            let mut entries = queue.entries.iter();
+            for block in &mut queue.blocks {
+                block.count = entries.by_ref().take(block.count).filter(|entry| is_live(entry)).count();
             }
-            queue.retain(|block| !block.entries.is_empty());
+            queue.entries.retain(is_live);
+            queue.blocks.retain(|block| block.count > 0);
+            queue.entries.shrink_to(2 * queue.entries.len());
         }
         self.entries = self.objects.len();
     }
@@ -318,8 +334,9 @@ mod tests {
                 cache.remove(round % 7);
             }
         }
-        let entries: usize = cache.queues.iter().flatten().map(|block| block.entries.len()).sum();
-        assert_eq!(cache.entries, entries);
+        let entries: usize = cache.queues.iter().map(|queue| queue.entries.len()).sum();
+        let counted: usize = cache.queues.iter().flat_map(|queue| &queue.blocks).map(|block| block.count).sum();
+        assert_eq!((cache.entries, counted), (entries, entries));
         assert!(entries <= 2 * 7 + MAX_DEAD, "{entries}");
     }
 

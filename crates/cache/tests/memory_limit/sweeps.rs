@@ -2,6 +2,7 @@
 
 use super::{NOW, cache, has, key, set, set_until};
 use relativist_cache::{Cache, Change, EvictionObserver, Expiry, Hit, Lookup, Marks, Present};
+use relativist_testing::wait_until;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
@@ -91,9 +92,7 @@ fn a_sweep_waits_for_readers_that_begin_during_it() {
         // `peek` does not count as an access, which would keep the item.
         let lookup = cache.peek(key(1).as_bytes(), |hit| {
             halt.turns.wait();
-            while cache.usage().sweeps.blocks == 0 {
-                thread::yield_now();
-            }
+            wait_until("the end of the sweep", || cache.usage().sweeps.blocks > 0);
             cache.set_limit(8 << 20);
             (0..5_000).for_each(|index| _ = set(&cache, &format!("new{index}"), &[b'n'; 100]));
             assert!(hit.value == [b'v'; 100]);

@@ -228,7 +228,7 @@ impl Model {
     fn store(&mut self, key: &[u8], verb: Verb, flags: u32, lifetime: i8, value: Vec<u8>) {
         let present = self.look(key);
         let mut cas = 0;
-        self.cache.peek(key, |hit| cas = hit.cas);
+        self.cache.peek(key, |hit| cas = hit.cas());
         let mode = match verb {
             Verb::Set => Mode::Set,
             Verb::Add => Mode::Add,

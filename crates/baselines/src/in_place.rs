@@ -330,10 +330,9 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::sync::mpsc;
     use std::thread;
-    use std::time::{Duration, Instant};
 
     use relativist_rcu::{Guard, barrier, grace_periods};
-    use relativist_testing::{alone, patience};
+    use relativist_testing::{alone, patience, wait_until};
 
     use super::*;
 
@@ -347,15 +346,6 @@ mod tests {
     /// Returns a key that is in this bucket if the table has `MANY` buckets.
     fn key_of(table: &Tested, bucket: u64) -> u64 {
         (0..).find(|&key| table.hasher.hash_one(key) % MANY as u64 == bucket).expect("each bucket has keys")
-    }
-
-    /// Polls until `is_so` returns true.
-    fn wait_until(is_so: impl Fn() -> bool) {
-        let begin = Instant::now();
-        while !is_so() {
-            assert!(begin.elapsed() < patience(), "this never ends");
-            thread::sleep(Duration::from_micros(100));
-        }
     }
 
     /// Runs `look` in a section that begins during the first wait of a resize, so that only the
@@ -379,13 +369,13 @@ mod tests {
                 // Release: pairs with the Acquire below.
                 resized.store(true, Release);
             });
-            wait_until(|| grace_periods() > begun);
+            wait_until("the first grace period", || grace_periods() > begun);
             let (first_look, looked) = mpsc::channel();
             let reader = scope.spawn(move || {
                 look(&read(), &|| {
                     first_look.send(()).expect("the channel is open");
                     // Acquire: pairs with the Release above.
-                    wait_until(|| grace_periods() > begun + 1 || resized.load(Acquire));
+                    wait_until("the second grace period", || grace_periods() > begun + 1 || resized.load(Acquire));
                 })
             });
             looked.recv_timeout(patience()).expect("the reader looks at the table");

@@ -108,7 +108,7 @@ where
     {
         let removed = self.table.remove(hash, self.has_key(key), guard)?;
         // SAFETY: this thread has just unlinked it.
-        Some(unsafe { self.retire(removed) })
+        Some(unsafe { self.retire(removed, guard) })
     }
 
     /// Inserts an entry, and returns the node with the same key that it replaces.
@@ -122,7 +122,7 @@ where
         // SAFETY: keys and values may be dropped on any thread at any time.
         let old = unsafe { self.link_node(node, guard) }?;
         // SAFETY: this thread has just unlinked it.
-        Some(unsafe { self.retire(old) })
+        Some(unsafe { self.retire(old, guard) })
     }
 
     /// Inserts an entry if its key is not in the map. Otherwise returns the node that has the key,
@@ -153,7 +153,7 @@ where
         // both alive for `'g`.
         unsafe {
             let Replaced { new, old } = self.link_instead(hash, old, entry, guard)?;
-            self.retire(old);
+            self.retire(old, guard);
             Ok(self.node(new))
         }
     }
@@ -255,10 +255,7 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Removes exactly this node, and returns its link if it was in the map.
     #[inline]
     pub(crate) fn unlink_exactly(&self, node: &Node<K, V>, guard: &Guard) -> Option<NonNull<Link>> {
-        match self.entry_of(node, guard) {
-            Entry::Vacant(_) => None,
-            Entry::Occupied(entry) => Some(entry.remove()),
-        }
+        self.table.unlink(node.link(), guard)
     }
 
     /// Removes exactly this node, and returns whether it was in the map.
@@ -269,7 +266,7 @@ impl<K, V, S> HashMap<K, V, S> {
     {
         let Some(removed) = self.unlink_exactly(node, guard) else { return false };
         // SAFETY: this thread has just unlinked it.
-        unsafe { self.retire(removed) };
+        unsafe { self.retire(removed, guard) };
         true
     }
 
@@ -286,8 +283,9 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// # Safety
     ///
-    /// The caller has unlinked it from this map, and holds a guard during `'g`.
-    pub(crate) unsafe fn retire<'g>(&self, link: NonNull<Link>) -> &'g Node<K, V>
+    /// The caller has unlinked it from this map in the section of the guard.
+    #[inline]
+    pub(crate) unsafe fn retire<'g>(&self, link: NonNull<Link>, guard: &'g Guard) -> &'g Node<K, V>
     where
         K: Send + 'static,
         V: Send + 'static,
@@ -295,7 +293,7 @@ impl<K, V, S> HashMap<K, V, S> {
         // SAFETY: no reader that begins now finds it, and the guard delays the end of the grace
         // period.
         unsafe {
-            Node::<K, V>::retire(link);
+            Node::<K, V>::retire(link, guard);
             self.node(link)
         }
     }

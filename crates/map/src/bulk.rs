@@ -47,7 +47,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> HashMap<K, V, S> {
     /// bucket wait while it is emptied, which takes as long as a single update.
     pub fn clear(&self, guard: &Guard) {
         // SAFETY: this thread has unlinked it.
-        self.table.clear(guard, |link| _ = unsafe { self.retire(link) });
+        self.table.clear(guard, |link| _ = unsafe { self.retire(link, guard) });
     }
 
     /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, once for

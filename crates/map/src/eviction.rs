@@ -97,21 +97,25 @@ const FIRST_CLASS: usize = 3;
 
 /// The queue of an entry of a [`Cache`](crate::Cache). Class n has the weights from 4^n up to
 /// 4^(n+1).
+#[inline]
 pub fn queue_of_entry(weight: usize, visits: u8) -> usize {
     queue_of_class(class(weight), visits)
 }
 
 /// The class that begins at the power of four that is `size`, or the next one below.
+#[inline]
 fn class(size: usize) -> usize {
     ((size.max(1).ilog2() / 2) as usize).min(CLASSES - 1)
 }
 
+#[inline]
 fn queue_of_class(class: usize, visits: u8) -> usize {
     2 * class + usize::from(visits > 0)
 }
 
 /// Returns whether the items of a queue are protected: they have moved, and have visits to their
 /// credit.
+#[inline]
 pub fn is_protected(queue: usize) -> bool {
     queue % 2 == 1
 }
@@ -170,17 +174,31 @@ impl Default for MeanSizes {
 /// The worth of an entry of a [`Cache`](crate::Cache) in a queue, whose weight takes the place of
 /// the size: the inverse of the weight to the power of 5/8, and a thirty-second of that for new
 /// entries, but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
+#[inline]
 pub fn worth_of_entry(queue: usize) -> u32 {
+    WORTH_OF_ENTRY[queue]
+}
+
+const WORTH_OF_ENTRY: [u32; QUEUES] = {
     /// 2^30, divided by 2 to the power of 0, 1/4, 2/4 and 3/4.
     const QUARTERS: [u32; 4] = [1 << 30, 902_905_651, 759_250_125, 638_450_708];
-    // Weights of the next class are four times as large: 2^(2 * 5/8) is 2^(5/4).
-    let quarters = 5 * (queue / 2);
-    let hit = QUARTERS[quarters % 4] >> (quarters / 4);
-    if is_protected(queue) { hit } else { (hit / ENTRY_PROBATION).max(1) }
-}
+    let mut worth = [0; QUEUES];
+    let mut class = 0;
+    while class < CLASSES {
+        // Weights of the next class are four times as large: 2^(2 * 5/8) is 2^(5/4).
+        let quarters = 5 * class;
+        let hit = QUARTERS[quarters % 4] >> (quarters / 4);
+        let new = hit / ENTRY_PROBATION;
+        worth[2 * class] = if new > 0 { new } else { 1 };
+        worth[2 * class + 1] = hit;
+        class += 1;
+    }
+    worth
+};
 
 /// Decides about an item with `visits` to its credit when its block is evicted. Returns its new
 /// visits if it moves, or none if it goes.
+#[inline]
 pub fn verdict(visits: u8, was_visited: bool) -> Option<u8> {
     if was_visited { Some((visits + 1).min(MAX_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
 }

@@ -123,7 +123,7 @@ where
             // after it is unlinked, or with the table. The place has just been found.
             if let Some(old) = unsafe { table.put(&place, node.into_link()) } {
                 // SAFETY: it came from `into_link` when it was inserted, and it was just unlinked.
-                unsafe { Node::<K, V>::retire(old) };
+                unsafe { Node::<K, V>::retire(old, &read()) };
             }
         }
     }

@@ -78,7 +78,8 @@
 //!
 //! # In async tasks
 //!
-//! Operations do not wait for I/O or for readers, so tasks may call them directly. Handles and
+//! Tasks may call lookups and updates directly: they do not wait for I/O, and updates wait for
+//! readers only if one stays so long that too many removed entries cannot be freed. Handles and
 //! guards are not `Send`: a task that may move to another thread cannot hold one across an
 //! `.await`, or it does not compile ([`Pinned`] shows the error). Use a [`PrivateMap`], or keep
 //! copies, or clones of an `Arc`:

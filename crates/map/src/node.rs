@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use relativist_rcu::defer_raw;
+use relativist_rcu::{Guard, defer_raw};
 
 use crate::raw::{Hash, Link};
 use crate::recycle;
@@ -54,6 +54,16 @@ impl<K, V> Node<K, V> {
     pub(crate) fn into_link(self: Box<Self>) -> NonNull<Link> {
         const { assert!(offset_of!(Self, link) == 0) };
         NonNull::from(Box::leak(self)).cast()
+    }
+
+    /// Converts the link back to the box.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no other code uses the node.
+    pub(crate) unsafe fn from_link(link: NonNull<Link>) -> Box<Self> {
+        // SAFETY: `into_link` leaked the box.
+        unsafe { Box::from_raw(link.cast().as_ptr()) }
     }
 
     /// # Safety
@@ -165,14 +175,15 @@ impl<K, V> Node<K, V> {
     /// # Safety
     ///
     /// The link came from [`Node::into_link`], and no later reader can find it.
-    pub(crate) unsafe fn retire(link: NonNull<Link>)
+    #[inline]
+    pub(crate) unsafe fn retire(link: NonNull<Link>, guard: &Guard)
     where
         K: Send + 'static,
         V: Send + 'static,
     {
         // SAFETY: key and value may be dropped on any thread at any time; the caller guarantees the
         // rest.
-        unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
+        unsafe { guard.defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
     }
 }
 

@@ -6,7 +6,7 @@
 //! The memory still belongs to the global allocator.
 
 use std::alloc::{Layout, alloc, dealloc};
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::forget;
 use std::ptr::NonNull;
 
@@ -22,13 +22,13 @@ const WORD: usize = size_of::<usize>();
 /// The memory that a thread keeps: a stack for each size in words. Nothing is written to the memory
 /// itself, because it is no longer in the cache.
 struct Kept {
-    stacks: [Cell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
+    stacks: [UnsafeCell<Vec<NonNull<u8>>>; MAX_SIZE / WORD + 1],
     bytes: Cell<usize>,
 }
 
 thread_local! {
     static KEPT: Kept = const {
-        Kept { stacks: [const { Cell::new(Vec::new()) }; MAX_SIZE / WORD + 1], bytes: Cell::new(0) }
+        Kept { stacks: [const { UnsafeCell::new(Vec::new()) }; MAX_SIZE / WORD + 1], bytes: Cell::new(0) }
     };
 }
 
@@ -61,14 +61,15 @@ const fn is_kept(layout: Layout) -> bool {
 impl Kept {
     #[inline]
     fn take(&self, layout: Layout) -> Option<NonNull<u8>> {
-        self.with_stack(layout, |stack| {
-            let memory = stack.pop()?;
-            self.bytes.set(self.bytes.get() - layout.size());
-            if let Some(next) = stack.last() {
-                prefetch_for_write(next.as_ptr());
-            }
-            Some(memory)
-        })
+        // SAFETY: no other reference is made while this one is used: `pop` and `last` call no other
+        // code.
+        let stack = unsafe { &mut *self.stack(layout).get() };
+        let memory = stack.pop()?;
+        if let Some(next) = stack.last() {
+            prefetch_for_write(next.as_ptr());
+        }
+        self.bytes.set(self.bytes.get() - layout.size());
+        Some(memory)
     }
 
     /// Returns false if there is no room.
@@ -78,26 +79,37 @@ impl Kept {
         if bytes > MAX_KEPT {
             return false;
         }
-        self.with_stack(layout, |stack| {
-            let has_room = stack.len() < stack.capacity() || stack.try_reserve(1).is_ok();
-            if has_room {
-                stack.push(memory);
-                self.bytes.set(bytes);
-            }
-            has_room
-        })
+        // SAFETY: no other reference is made while this one is used: it is not used after the call
+        // of `grow`, and where there is room, `push` does not allocate.
+        let stack = unsafe { &mut *self.stack(layout).get() };
+        if stack.len() == stack.capacity() {
+            return self.grow(memory, layout);
+        }
+        stack.push(memory);
+        self.bytes.set(bytes);
+        true
     }
 
-    /// Takes the stack out of its cell while the function runs. (If the global allocator itself
-    /// used a map, it could reenter this function when the stack grows. Then the memory that it
-    /// keeps is leaked.)
+    /// Puts memory on a stack that is full. (If the global allocator itself uses a map, it may
+    /// reenter this module when the stack grows. Then the memory that it keeps is leaked.)
+    #[cold]
+    fn grow(&self, memory: NonNull<u8>, layout: Layout) -> bool {
+        let cell = self.stack(layout).get();
+        // SAFETY: no reference to the stack is left, and none is made while other code runs.
+        let mut stack = unsafe { cell.replace(Vec::new()) };
+        let has_room = stack.try_reserve(1).is_ok();
+        if has_room {
+            stack.push(memory);
+            self.bytes.set(self.bytes.get() + layout.size());
+        }
+        // SAFETY: as above.
+        forget(unsafe { cell.replace(stack) });
+        has_room
+    }
+
     #[inline(always)]
-    fn with_stack<R>(&self, layout: Layout, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
-        let cell = &self.stacks[layout.size() / WORD];
-        let mut stack = cell.take();
-        let result = f(&mut stack);
-        forget(cell.replace(stack));
-        result
+    fn stack(&self, layout: Layout) -> &UnsafeCell<Vec<NonNull<u8>>> {
+        &self.stacks[layout.size() / WORD]
     }
 }
 
@@ -105,7 +117,8 @@ impl Drop for Kept {
     fn drop(&mut self) {
         for (words, stack) in self.stacks.iter().enumerate() {
             let layout = Layout::from_size_align(words * WORD, WORD).expect("a multiple of the alignment");
-            for memory in stack.take() {
+            // SAFETY: no reference to the stack is left.
+            for memory in unsafe { stack.get().replace(Vec::new()) } {
                 // SAFETY: the stack held memory of this layout, and no longer has it.
                 unsafe { dealloc(memory.as_ptr(), layout) };
             }

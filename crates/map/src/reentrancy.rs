@@ -28,7 +28,7 @@ local! {
 ///
 /// # Panics
 ///
-/// Panics if this thread holds a lock of the table.
+/// Panics if this thread holds a lock of the table, or locks of too many others.
 #[inline(always)]
 pub(crate) fn enter<T>(table: &T) {
     let table = address(table);
@@ -36,17 +36,17 @@ pub(crate) fn enter<T>(table: &T) {
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
-/// Call before an update that takes no lock, so that it panics where one with a lock would; and
-/// before waiting for a thread that may wait for a bucket.
+/// Panics where [`enter`] would, without adding the table. Call before an update that takes no
+/// lock, and before waiting for a thread that may wait for a bucket.
 ///
 /// # Panics
 ///
-/// Panics if this thread holds a lock of the table.
+/// Panics where [`enter`] does.
 #[inline(always)]
 pub(crate) fn assert_outside<T>(table: &T) {
     LOCKED_TABLES.with(|locked| {
         if locked.count.get() > 0 {
-            locked.assert_is_not_in(address(table));
+            locked.assert_may_push(address(table));
         }
     });
 }
@@ -87,17 +87,27 @@ impl LockedTables {
     }
 
     #[cold]
+    fn assert_may_push(&self, table: *const ()) {
+        self.assert_is_not_in(table);
+        self.assert_has_room();
+    }
+
+    #[cold]
     fn push_other(&self, table: *const ()) {
         self.assert_is_not_in(table);
         self.push(table);
     }
 
-    fn push(&self, table: *const ()) {
-        let count = self.count.get();
+    fn assert_has_room(&self) {
         assert!(
-            count < MAX_LOCKED_TABLES,
+            self.count.get() < MAX_LOCKED_TABLES,
             "this thread holds buckets of {MAX_LOCKED_TABLES} tables locked, one inside the other"
         );
+    }
+
+    fn push(&self, table: *const ()) {
+        self.assert_has_room();
+        let count = self.count.get();
         self.tables[count].set(table);
         self.count.set(count + 1);
     }

@@ -53,8 +53,8 @@ impl Sleepers {
         self.0.fetch_sub(1, Relaxed);
     }
 
-    /// Called after the exchange that has unlocked the bucket at `key`. Makes that exchange a full
-    /// barrier, and wakes the threads that sleep at `key`.
+    /// Called after the exchange that has unlocked the bucket at `key`, or one after that. Makes
+    /// the exchange a full barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]
     pub(crate) fn wake(&self, key: usize) {
         // litmus: sleep

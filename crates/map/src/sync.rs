@@ -28,7 +28,8 @@ pub(crate) use shuttle::{
     thread::yield_now,
 };
 
-// Statistics and counters order nothing, so loom needn't explore them.
+// Loom need not explore statistics and counters. Where one orders something, as the count of a
+// cache's loads does, a litmus test covers it.
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr as UntrackedPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
@@ -61,21 +62,25 @@ impl<T> UnsafeCell<T> {
 #[cfg_attr(relativist_loom, allow(dead_code, reason = "models of the whole table wait without sleeping"))]
 pub(crate) fn fence_after_exchange() {
     // litmus: update-then-lookup, update-then-lookup-grown, flat-update-then-lookup
+    // litmus: insert-then-lookup, flight-begun
     #[cfg(not(any(target_arch = "x86_64", relativist_loom)))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    // The exchange orders accesses in the processor. This keeps the compiler from moving later
+    // loads before it.
+    #[cfg(all(target_arch = "x86_64", not(relativist_loom)))]
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(all(relativist_loom, not(relativist_shuttle)))]
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Prevents the processor from executing later loads before earlier stores.
-#[cfg(not(relativist_loom))]
+/// Prevents the processor from executing later loads before earlier stores. (Shuttle does not
+/// reorder.)
+#[inline(always)]
 pub(crate) fn full_fence() {
-    // litmus: sleep
+    // litmus: sleep, unlink-then-lookup, flight-begun
+    #[cfg(not(relativist_loom))]
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-}
-
-#[cfg(all(test, relativist_loom, not(relativist_shuttle)))]
-pub(crate) fn full_fence() {
+    #[cfg(all(relativist_loom, not(relativist_shuttle)))]
     loom::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 

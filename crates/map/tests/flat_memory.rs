@@ -6,11 +6,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use relativist::{FlatMap, Resizing, read};
 use relativist_rcu::barrier;
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use counting::ALLOCATED;
 
@@ -37,26 +37,13 @@ fn since(before: usize) -> usize {
     ALLOCATED.load(Relaxed).saturating_sub(before)
 }
 
-/// Polls until the condition holds. Returns false if it never does.
-fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patience();
-    while !condition() {
-        if Instant::now() > end {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
-}
-
 /// Waits until `bytes` and no more are allocated.
 #[track_caller]
 fn assert_shrinks_to(bytes: usize, before: usize) {
-    let is_small = comes_true(|| {
+    wait_until(&format!("at most {bytes} bytes"), || {
         barrier();
         since(before) <= bytes
     });
-    assert!(is_small, "{} bytes instead of {bytes}", since(before));
 }
 
 /// The loop that users of other maps write: one handle for all insertions, in several threads. The
@@ -70,8 +57,7 @@ fn a_map_grows_under_the_handle_that_fills_it() {
     let before = ALLOCATED.load(Relaxed);
     let grown = |entries: u64| {
         // At once, unless a thread is preempted while it moves buckets.
-        let has_grown = comes_true(|| map.buckets() as u64 >= entries / 4);
-        assert!(has_grown, "{} buckets for {entries} entries", map.buckets());
+        wait_until(&format!("buckets for {entries} entries"), || map.buckets() as u64 >= entries / 4);
     };
     for n in 0..ENTRIES / 2 {
         pinned.insert(n, n);
@@ -171,11 +157,11 @@ fn a_reader_that_stays_keeps_few_arrays() {
     assert!(since(before) < most + relativist_rcu::MAX_DEFERRED_BYTES, "{} bytes", since(before));
     drop(guard);
     // The worker shrinks the map when the reader has left, as soon as an update asks for it.
-    assert!(comes_true(|| {
+    wait_until("the map to shrink", || {
         map.pin().insert(1, 1);
         map.pin().remove(&1);
         map.buckets() <= 64
-    }));
+    });
     assert_shrinks_to(96 << 10, before);
     drop(map);
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use relativist::{HashMap, Resizing, Stats, read};
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 const ENTRIES: u64 = 1 << 17;
 
@@ -20,16 +20,9 @@ fn take_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Polls until the condition holds. Returns false if it never does.
-fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    while !condition() {
-        if start.elapsed() > patience() {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    true
+#[track_caller]
+fn wait_for_buckets(map: &HashMap<u64, u64>, buckets: u64) {
+    wait_until(&format!("{buckets} buckets"), || map.buckets() as u64 >= buckets);
 }
 
 /// Returns the average number of links that a successful lookup reads.
@@ -81,9 +74,9 @@ fn a_map_grows_under_the_handle_that_fills_it() {
     for entries in [100, 1_000, 10_000] {
         (filled..entries).for_each(|n| _ = pinned.insert(n, n));
         filled = entries;
-        assert!(comes_true(|| map.buckets() as u64 >= entries / 2), "{} buckets", map.buckets());
+        wait_for_buckets(&map, entries / 2);
     }
-    let mut stats = map.stats();
+    let stats = map.stats();
     assert!(stats.grows >= 3 && stats.grace_periods == 0, "chains were cut under a reader: {stats:?}");
     thread::scope(|scope| {
         for half in 0..2 {
@@ -94,18 +87,14 @@ fn a_map_grows_under_the_handle_that_fills_it() {
             });
         }
     });
-    let is_short = comes_true(|| {
-        stats = map.stats();
-        links_per_hit(&stats) <= 4.0
-    });
-    assert!(is_short, "{:.1} links per lookup, in {} buckets", links_per_hit(&stats), stats.buckets);
+    wait_until("short chains", || links_per_hit(&map.stats()) <= 4.0);
     assert_holds(&map, 0..ENTRIES);
-    assert!(comes_true(|| map.buckets() as u64 >= ENTRIES / 2), "{} buckets", map.buckets());
+    wait_for_buckets(&map, ENTRIES / 2);
     assert!(map.is_resizing(), "chains were cut under a reader");
     (0..ENTRIES / 2).for_each(|n| assert_eq!(pinned.remove(&n), Some(&n)));
     assert_holds(&map, ENTRIES / 2..ENTRIES);
     drop(pinned);
-    assert!(comes_true(|| !map.is_resizing()), "chains were not cut when the readers had left");
+    wait_until("chains to be cut, as the readers have left", || !map.is_resizing());
     assert_holds(&map, ENTRIES / 2..ENTRIES);
     map.resize_to(16).unwrap();
     map.resize_to(1 << 16).unwrap();
@@ -119,7 +108,8 @@ fn a_reader_that_stays_delays_no_growth() {
     let _turn = take_turn();
     let grown = HashMap::new();
     (0..100).for_each(|n| _ = grown.pin().insert(n, n));
-    assert!(comes_true(|| !grown.is_resizing() && grown.buckets() >= 100));
+    wait_for_buckets(&grown, 100);
+    wait_until("the end of growth", || !grown.is_resizing());
     let by_hand: HashMap<u64, u64> = HashMap::<u64, u64>::builder().resizing(Resizing::Manual).build().unwrap();
     let fresh = HashMap::new();
     let reader = Reader::enter();
@@ -129,15 +119,15 @@ fn a_reader_that_stays_delays_no_growth() {
             for n in 0..ENTRIES {
                 map.pin().insert(n, n);
             }
-            assert!(comes_true(|| map.buckets() as u64 >= ENTRIES / 2), "{} buckets", map.buckets());
+            wait_for_buckets(map, ENTRIES / 2);
         }
-        assert!(comes_true(|| by_hand.buckets() == 1024), "the resize by hand has published nothing");
+        wait_until("the array of the resize by hand", || by_hand.buckets() == 1024);
         assert!(!resized.is_finished(), "the resize by hand returned before chains were cut");
         reader.leave();
         resized.join().unwrap().unwrap();
     });
     for map in [&grown, &fresh] {
-        assert!(comes_true(|| !map.is_resizing()), "chains were not cut when the reader had left");
+        wait_until("chains to be cut, as the reader has left", || !map.is_resizing());
         assert_holds(map, 0..ENTRIES);
     }
 }
@@ -195,8 +185,8 @@ fn an_uncut_map_is_dropped_whole() {
     for n in 0..10_000 {
         map.pin().insert(n, token.clone());
     }
-    assert!(comes_true(|| map.is_resizing()));
+    wait_until("a resize", || map.is_resizing());
     drop(map);
-    assert!(comes_true(|| Arc::strong_count(&token) == 1), "entries were leaked");
+    wait_until("all entries to be dropped", || Arc::strong_count(&token) == 1);
     reader.leave();
 }

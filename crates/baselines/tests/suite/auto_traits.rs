@@ -11,6 +11,7 @@ use relativist_baselines::split_ordered::SplitOrdered;
 use relativist_baselines::striped::Striped;
 use relativist_baselines::unzip::Unzip;
 use relativist_baselines::xkernel::{Const, Map};
+use relativist_testing::auto_traits;
 
 // The tables are made for measurements, and guarantee nothing after panics.
 auto_traits! {

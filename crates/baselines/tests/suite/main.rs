@@ -3,11 +3,6 @@
 
 use relativist_testing as _;
 
-#[path = "../../../rcu/tests/support/auto_traits.rs"]
-#[macro_use]
-#[allow(dead_code)]
-mod traits;
-
 mod auto_traits;
 mod model;
 mod random;

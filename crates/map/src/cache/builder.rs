@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use super::core::{Core, Listener, Weigher};
+use super::core::{AnyCore, Core, Listener, Weigher};
+use super::entry::Lifespan;
 use super::expiry::Expiry;
 use super::stats::Recorder;
 use super::{Cache, Eviction};
 use crate::map::HashMap;
 
 /// The number of entries for which it pays to have another shard.
-const ENTRIES_PER_SHARD: u64 = 1024;
+const ENTRIES_PER_SHARD: u64 = 512;
 const MAX_SHARDS: usize = 64;
 
 /// Creates a [`Cache`] with options. Returned by [`Cache::builder`].
@@ -74,21 +75,24 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets about how many entries the cache will have when it is full. By default this is the
     /// capacity if all entries weigh 1, and unknown otherwise.
     ///
-    /// With an estimate the cache allocates the buckets for these entries at once: 8 to 16 bytes
-    /// per entry. In a cache of more than some thousand entries, several threads can insert and
-    /// evict at the same time. An estimate that is too low costs speed, and one that is too high
-    /// memory.
+    /// The estimate determines how many threads can insert and evict at the same time: several from
+    /// 1024 entries on. If it is set, the cache also allocates the buckets for these entries at
+    /// once: 8 to 16 bytes per entry. An estimate that is too low costs speed, and one that is too
+    /// high memory.
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);
         self
     }
 
-    /// Sets the function that is called with each entry that is evicted or has expired, after it
-    /// was removed. It is not called for entries that are removed or replaced by the program, nor
-    /// for those that are left when the cache is dropped.
+    /// Sets the function that is called with each entry that the cache has removed by itself: to
+    /// make room, or because it had expired. It is not called for entries that the program removes
+    /// or replaces, even if they had expired (as when a load replaces one), nor for those that are
+    /// left when the cache is dropped.
     ///
-    /// It runs outside of locks, on the thread whose insertion evicts the entry, or on the
-    /// background thread that removes expired entries. It may use the cache, but must not
+    /// It runs outside of locks, on the thread that calls the function that removes the entry (an
+    /// insertion, [`Cache::set_capacity`] or [`Cache::remove_expired`]), or on the background
+    /// thread that removes expired entries, one for all caches: while it blocks there, no expired
+    /// entry is freed. It may use the cache, but must not
     /// [load](Cache::get_or_insert_with): it runs in a read section, in which waiting panics. If it
     /// inserts, that may evict the next entry and call it again, on the same stack. If it always
     /// puts the evicted entry back, no room is ever made, and the insertion does not return. A
@@ -124,6 +128,23 @@ impl<K, V, S> Builder<K, V, S> {
         V: Send + Sync + 'static,
         S: BuildHasher + Send + Sync + 'static,
     {
+        if !self.expiry.is_limited() {
+            return Cache::of(AnyCore::Plain(Arc::new(self.core())));
+        }
+        let core = Arc::new(self.core());
+        #[cfg(not(relativist_loom))]
+        if let Some(expiry) = &core.expiry {
+            let interval = expiry.interval();
+            let weak = Arc::downgrade(&core);
+            super::background::add(weak, interval);
+        }
+        Cache::of(AnyCore::Expiring(core))
+    }
+
+    fn core<L: Lifespan>(self) -> Core<K, V, S, L>
+    where
+        S: BuildHasher,
+    {
         let shards = self.shards();
         let entries = usize::try_from(self.estimated_entries.unwrap_or(0)).unwrap_or(usize::MAX);
         let map = HashMap::with_capacity_and_hasher(entries, self.hasher);
@@ -132,14 +153,7 @@ impl<K, V, S> Builder<K, V, S> {
         core.on_evict = self.on_evict;
         core.expiry = self.expiry.started();
         core.recorder = self.records.then(Recorder::new);
-        let core = Arc::new(core);
-        #[cfg(not(relativist_loom))]
-        if let Some(expiry) = &core.expiry {
-            let interval = expiry.interval();
-            let weak = Arc::downgrade(&core);
-            super::background::add(weak, interval);
-        }
-        Cache::of(core)
+        core
     }
 
     /// Returns the number of shards: a power of two, and one if the number of entries is unknown.
@@ -149,7 +163,7 @@ impl<K, V, S> Builder<K, V, S> {
         let threads = available_parallelism().map_or(1, usize::from).next_power_of_two();
         let useful = usize::try_from(entries / ENTRIES_PER_SHARD).unwrap_or(usize::MAX);
         let useful = useful.checked_ilog2().map_or(1, |bits| 1 << bits);
-        (2 * threads).min(useful).min(MAX_SHARDS)
+        (4 * threads).min(useful).min(MAX_SHARDS)
     }
 }
 

@@ -3,7 +3,7 @@
 //! As in a map, it is optimistic: it looks the entry up, computes the new one outside of locks, and
 //! replaces *exactly the entry* that it looked up. If that is gone, it starts again.
 //!
-//! It cancels the flight of its key before it changes the entry, as insertions and removals do, so
+//! It cancels the load of its key before it changes the entry, as insertions and removals do, so
 //! that no older value that is being loaded replaces the new one, or comes back after a removal.
 
 use std::fmt;
@@ -11,9 +11,11 @@ use std::hash::{BuildHasher, Hash};
 
 use relativist_rcu::Guard;
 
-use super::core::Node;
+use super::core::{Core, Node, with_core};
+use super::entry::Lifespan;
 use super::expiry::Purpose;
 use super::{Cache, TooHeavy};
+use crate::raw;
 use crate::results::Change;
 
 /// The error of [`Cache::compute`].
@@ -110,15 +112,41 @@ where
     /// ```
     pub fn compute<'g, E>(
         &'g self,
+        key: K,
+        decide: impl FnMut(Option<&'g V>) -> Result<Option<V>, E>,
+        guard: &'g Guard,
+    ) -> Result<Change<'g, V>, ComputeError<K, V, E>> {
+        with_core!(self, core => core.compute(key, decide, guard))
+    }
+}
+
+impl<K, V, S, L: Lifespan> Core<K, V, S, L>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Removes exactly the entry that a lookup has found, if it has found one. Returns false if the
+    /// key has another entry now.
+    fn remove_found(&self, found: Option<&Node<K, V, L>>, hash: raw::Hash, key: &K, guard: &Guard) -> bool {
+        match found {
+            Some(node) => self.remove_exactly(node, guard),
+            // A load may have inserted its value after the lookup, before it could be cancelled.
+            None => self.find(hash, key, Purpose::Peek, guard).is_none(),
+        }
+    }
+
+    /// See [`Cache::compute`].
+    fn compute<'g, E>(
+        &'g self,
         mut key: K,
         mut decide: impl FnMut(Option<&'g V>) -> Result<Option<V>, E>,
         guard: &'g Guard,
     ) -> Result<Change<'g, V>, ComputeError<K, V, E>> {
-        let core = &*self.core;
-        let hash = core.map.hash(&key);
+        let hash = self.map.hash(&key);
         loop {
-            let present = core.map.find_hashed(hash, &key, guard);
-            let alive = present.filter(|node| core.is_alive(&node.value.slot, Purpose::Hit));
+            let present = self.map.find_hashed(hash, &key, guard);
+            let alive = present.filter(|node| self.is_alive(&node.value, Purpose::Hit));
             let old = alive.map(|node| &node.value.value);
             if let Some(node) = alive {
                 node.value.slot.visit();
@@ -132,18 +160,20 @@ where
                     return Err(ComputeError::Failed(error));
                 }
             };
-            core.flights.cancel(hash, &key, guard);
             let Some(value) = decision else {
-                if alive.is_none_or(|node| core.remove_exactly(node, guard)) {
+                self.cancel_load_for_removal(hash, &key, guard);
+                if self.remove_found(alive, hash, &key, guard) {
                     return Ok(Change { old, new: None });
                 }
                 continue;
             };
-            let entry = core.make(&key, value);
+            self.cancel_load(hash, &key, guard);
+            let entry = self.make(&key, value);
             let weight = entry.slot.weight;
             let node = Node::new(hash, key, entry);
-            if weight > core.capacity() {
-                let is_removed = present.is_none_or(|node| core.remove_exactly(node, guard));
+            if weight > self.capacity() {
+                self.cancel_load_for_removal(hash, &node.key, guard);
+                let is_removed = self.remove_found(present, hash, &node.key, guard);
                 let (unused, entry) = node.into_parts();
                 if is_removed {
                     return Err(ComputeError::TooHeavy(TooHeavy { key: unused, value: entry.value, weight }));
@@ -151,7 +181,7 @@ where
                 key = unused;
                 continue;
             }
-            match core.put_instead(present, node, guard) {
+            match self.put_instead(present, node, None, guard) {
                 Ok(node) => return Ok(Change { old, new: Some(&node.value.value) }),
                 Err(node) => (key, _) = node.into_parts(),
             }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::entry::{NEVER, Slot};
+use super::entry::{Lifespan, NEVER};
 
 pub(super) type After<K, V> = Box<dyn Fn(&K, &V) -> Option<Duration> + Send + Sync>;
 pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
@@ -40,9 +40,14 @@ impl<K, V> Expiry<K, V> {
         Self { live: None, idle: None, after: None, clock: None, start: Instant::now() }
     }
 
+    /// Returns whether entries can expire.
+    pub(super) fn is_limited(&self) -> bool {
+        self.live.is_some() || self.idle.is_some() || self.after.is_some()
+    }
+
     /// Starts the clock. Returns `None` if no entry can expire.
     pub(super) fn started(mut self) -> Option<Self> {
-        if self.live.is_none() && self.idle.is_none() && self.after.is_none() {
+        if !self.is_limited() {
             return None;
         }
         self.start = self.clock.as_ref().map_or_else(Instant::now, |clock| clock());
@@ -70,19 +75,19 @@ impl<K, V> Expiry<K, V> {
     /// Returns whether an entry has not expired. A hit also postpones the deadline of an entry that
     /// may be idle only for some time.
     #[inline]
-    pub(super) fn is_alive(&self, slot: &Slot, purpose: Purpose) -> bool {
-        let deadline = slot.deadline();
-        deadline == NEVER || self.is_alive_now(slot, deadline, purpose)
+    pub(super) fn is_alive(&self, lifespan: &impl Lifespan, purpose: Purpose) -> bool {
+        let deadline = lifespan.deadline();
+        deadline == NEVER || self.is_alive_now(lifespan, deadline, purpose)
     }
 
-    fn is_alive_now(&self, slot: &Slot, deadline: u64, purpose: Purpose) -> bool {
+    fn is_alive_now(&self, lifespan: &impl Lifespan, deadline: u64, purpose: Purpose) -> bool {
         let now = self.now();
         if now >= deadline {
             return false;
         }
         match (self.idle, purpose) {
             (Some(idle), Purpose::Hit) => {
-                slot.postpone(now.saturating_add(nanoseconds(idle)), nanoseconds(idle / IDLE_STEPS));
+                lifespan.postpone(now.saturating_add(nanoseconds(idle)), nanoseconds(idle / IDLE_STEPS));
             }
             (None, _) | (_, Purpose::Peek) => {}
         }

@@ -8,11 +8,16 @@
 //!
 //! The leader of a new flight looks its key up once more, because the previous flight may have
 //! landed between its miss and its lead. A flight puts its value into the cache before it leaves
-//! the table. So while a key is loaded or in the cache, no second loader runs.
+//! the table. So while a key is loaded or in the cache, no second loader runs, unless a removal has
+//! come in between.
 //!
-//! A removal *cancels* the flight of its key: the value is not kept in the cache, because it may be
-//! older than the reason for the removal. Threads and tasks that have joined before still get it.
+//! An insertion or a removal *cancels* the flight of its key: the value is not put into the cache,
+//! because it may be out of date. Threads and tasks that have joined before still get it. The first
+//! one that misses the key later leads another flight, and its loader may run at the same time as
+//! that of the cancelled one. An insertion or a removal that comes while the value is being
+//! inserted waits for that, and then replaces or removes it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
@@ -25,16 +30,31 @@ use relativist_rcu::unwind::contain;
 use relativist_rcu::{Guard, read};
 
 use crate::map::HashMap;
+use crate::node::Node;
 use crate::raw::{self, Entry};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Acquire, AtomicIsize, Mutex, MutexGuard, Relaxed, Release, local};
 
-/// All flights of a cache, by key. The keys are always hashed by the cache, never by this map.
-pub(super) struct Flights<K, V>(HashMap<K, Arc<Flight<V>>, BuildHasherDefault<DefaultHasher>>);
+local! {
+    /// Whether this thread holds a [`Permit`].
+    static INSERTS: Cell<bool> = Cell::new(false);
+}
+
+/// All flights of a cache.
+pub(super) struct Flights<K, V> {
+    /// By key. The keys are always hashed by the cache, never by this map.
+    by_key: HashMap<K, Arc<Flight<V>>, BuildHasherDefault<DefaultHasher>>,
+    /// At least the number of flights in the map, so that an insertion or a removal need not look
+    /// its key up if there are none.
+    count: AtomicIsize,
+}
 
 struct Flight<V> {
     /// Set when the flight lands: to the value, or to none.
     outcome: OnceLock<Option<V>>,
     joined: Mutex<Joined>,
+    /// Whether an insertion or a removal has cancelled the flight. Locked while the value is
+    /// inserted.
+    cancelled: Mutex<bool>,
     /// The thread that called the loader, if that is a function and not a future.
     thread: Option<ThreadId>,
 }
@@ -44,17 +64,20 @@ struct Joined {
     /// The wakers of those that wait, by their numbers. A waiter that gives up takes its own out.
     wakers: BTreeMap<u64, Waker>,
     next: u64,
-    cancelled: bool,
 }
 
 impl<V> Flight<V> {
     fn new(thread: Option<ThreadId>) -> Self {
-        Self { outcome: OnceLock::new(), joined: Mutex::default(), thread }
+        Self { outcome: OnceLock::new(), joined: Mutex::default(), cancelled: Mutex::new(false), thread }
     }
 
     /// Locks the list of those that wait. No code of the user runs under this lock.
     fn joined(&self) -> MutexGuard<'_, Joined> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancelled(&self) -> MutexGuard<'_, bool> {
+        self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,7 +89,7 @@ pub(super) enum Boarding<'c, K: Send + 'static, V: Send + Sync + 'static> {
 
 impl<K, V> Flights<K, V> {
     pub(super) fn new() -> Self {
-        Self(HashMap::default())
+        Self { by_key: HashMap::default(), count: AtomicIsize::new(0) }
     }
 }
 
@@ -84,17 +107,19 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
         let mut new = None;
         loop {
             let guard = read();
-            let current = match self.0.find_hashed(hash, key, &guard) {
+            let current = match self.by_key.find_hashed(hash, key, &guard) {
                 Some(current) => current,
                 None => {
                     let flight = new.get_or_insert_with(|| Arc::new(Flight::new(thread)));
-                    match self.0.put_new(hash, (key.clone(), Arc::clone(flight)), &guard) {
+                    let counted = Counted::new(&self.count);
+                    match self.by_key.put_new(hash, (key.clone(), Arc::clone(flight)), &guard) {
                         Ok(_) => {
                             return Boarding::Lead(Lead {
                                 flights: self,
                                 hash,
                                 flight: Arc::clone(flight),
                                 value: None,
+                                _counted: counted,
                             });
                         }
                         Err((current, _)) => current,
@@ -104,7 +129,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
             let flight = &current.value;
             if flight.outcome.get().is_some() {
                 // The thread that landed it has panicked before it removed the flight.
-                self.0.unlink(current, &guard);
+                self.by_key.unlink(current, &guard);
                 continue;
             }
             assert!(
@@ -115,24 +140,47 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
         }
     }
 
-    /// Cancels the flight of a key, if there is one.
+    /// Returns whether there may be a flight.
+    #[inline]
+    pub(super) fn may_be_any(&self) -> bool {
+        // A flight is counted before it is in the map. What makes it visible there to this thread
+        // makes its count visible too, so this misses no flight that a lookup would find.
+        // Acquire: pairs with the Release in `Counted::drop`: a removal that sees no flight sees
+        // the entry that it has inserted.
+        // litmus: flight-landed, flight-begun
+        self.count.load(Acquire) > 0
+    }
+
+    /// Cancels the flight of a key, if there is one. Waits while its leader inserts the value, so
+    /// the thread must hold no lock of the cache's map.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this thread is inserting a loaded value.
+    #[cold]
     pub(super) fn cancel<Q>(&self, hash: raw::Hash, key: &Q, guard: &Guard)
     where
         Q: equivalent::Equivalent<K> + ?Sized,
     {
-        if let Some(node) = self.0.find_hashed(hash, key, guard) {
-            node.value.joined().cancelled = true;
-            self.0.unlink(node, guard);
+        if let Some(node) = self.by_key.find_hashed(hash, key, guard) {
+            self.cancel_found(node, guard);
         }
     }
 
-    /// Cancels all flights.
+    fn cancel_found(&self, node: &Node<K, Arc<Flight<V>>>, guard: &Guard) {
+        // A thread that inserts a loaded value could wait for itself here, or for a thread that
+        // waits for it.
+        assert!(!INSERTS.with(Cell::get), "`Eq` of a key must not update a cache that loads the key");
+        *node.value.cancelled() = true;
+        self.by_key.unlink(node, guard);
+    }
+
+    /// Cancels all flights, as [`Flights::cancel`] does.
     pub(super) fn cancel_all(&self) {
         let guard = read();
-        let mut flights = self.0.iter(&guard);
+        let mut flights = self.by_key.iter(&guard);
         while let Some(node) = flights.next_node() {
-            node.value.joined().cancelled = true;
-            self.0.unlink(node, &guard);
+            self.cancel_found(node, &guard);
         }
     }
 }
@@ -143,10 +191,10 @@ impl<K: Send + 'static, V: Send + Sync + 'static> Flights<K, V> {
         let guard = read();
         // SAFETY: the table calls this with links of its own, in a read section or under their
         // lock.
-        let is_this = |link| Arc::ptr_eq(unsafe { &self.0.node(link).value }, flight);
-        if let Entry::Occupied(entry) = self.0.table.entry(hash, is_this, &guard) {
+        let is_this = |link| Arc::ptr_eq(unsafe { &self.by_key.node(link).value }, flight);
+        if let Entry::Occupied(entry) = self.by_key.table.entry(hash, is_this, &guard) {
             // SAFETY: this thread has just unlinked it.
-            unsafe { self.0.retire(entry.remove()) };
+            unsafe { self.by_key.retire(entry.remove(), &guard) };
         }
     }
 }
@@ -157,6 +205,27 @@ pub(super) struct Lead<'c, K: Send + 'static, V: Send + Sync + 'static> {
     hash: raw::Hash,
     flight: Arc<Flight<V>>,
     value: Option<V>,
+    /// Dropped after the flight was removed.
+    _counted: Counted<'c>,
+}
+
+/// Counts a flight that is in the map, or about to be.
+struct Counted<'c>(&'c AtomicIsize);
+
+impl<'c> Counted<'c> {
+    fn new(count: &'c AtomicIsize) -> Self {
+        // Relaxed: see `Flights::may_be_any`.
+        count.fetch_add(1, Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Flights::may_be_any`.
+        // litmus: flight-landed
+        self.0.fetch_add(-1, Release);
+    }
 }
 
 impl<K: Send + 'static, V: Send + Sync + 'static> Lead<'_, K, V> {
@@ -174,11 +243,17 @@ impl<K: Send + 'static, V: Send + Sync + 'static> Lead<'_, K, V> {
         value
     }
 
-    /// Returns whether the key was removed since this flight began. If this returns false after
-    /// the value was put into the cache, then a removal that cancels the flight later finds the
-    /// value there.
+    /// Returns whether the flight was cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
-        self.flight.joined().cancelled
+        *self.flight.cancelled()
+    }
+
+    /// Returns a permit to insert the value, unless the flight was cancelled. An insertion or a
+    /// removal of the key that comes later waits until the permit is dropped, and so finds the
+    /// value.
+    pub(super) fn permit(&self) -> Option<Permit<'_>> {
+        let cancelled = self.flight.cancelled();
+        (!*cancelled).then(|| Permit { _cancelled: cancelled, outer: INSERTS.with(|inserts| inserts.replace(true)) })
     }
 }
 
@@ -187,6 +262,19 @@ impl<K: Send + 'static, V: Send + Sync + 'static> Drop for Lead<'_, K, V> {
         // Lands even if the removal panics.
         let _landing = Landing { flight: &self.flight, value: self.value.take() };
         self.flights.remove(self.hash, &self.flight);
+    }
+}
+
+/// See [`Lead::permit`].
+pub(super) struct Permit<'f> {
+    _cancelled: MutexGuard<'f, bool>,
+    /// Whether this thread holds another permit.
+    outer: bool,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        INSERTS.with(|inserts| inserts.set(self.outer));
     }
 }
 

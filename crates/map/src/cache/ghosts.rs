@@ -12,14 +12,23 @@ const WAYS: usize = 8;
 /// The fingerprint of no hash.
 const NONE: u32 = 0;
 
-#[derive(Default)]
 pub(super) struct Ghosts {
     sets: Box<[[u32; WAYS]]>,
+    /// The smallest and the largest number of entries for which there are about enough sets.
+    fits: (usize, usize),
+}
+
+impl Default for Ghosts {
+    fn default() -> Self {
+        // No number fits.
+        Self { sets: Box::default(), fits: (1, 0) }
+    }
 }
 
 impl Ghosts {
     /// Remembers a hash, for as many later ones as there are entries, on average. If there is no
     /// memory for that, remembers fewer.
+    #[inline(always)]
     pub(super) fn remember(&mut self, hash: u64, entries: usize) {
         self.make_room(entries);
         if let Some(set) = self.set(hash) {
@@ -29,19 +38,16 @@ impl Ghosts {
     }
 
     /// Returns whether the hash was remembered, and forgets it.
+    #[inline(always)]
     pub(super) fn forget(&mut self, hash: u64) -> bool {
         let Some(set) = self.set(hash) else { return false };
         // Compares all at once, because most hashes are not there.
-        if !set.iter().fold(false, |any, &ghost| any | (ghost == fingerprint(hash))) {
-            return false;
-        }
-        let Some(at) = set.iter().position(|&ghost| ghost == fingerprint(hash)) else { return false };
-        set.copy_within(at + 1.., at);
-        set[WAYS - 1] = NONE;
-        true
+        let wanted = fingerprint(hash);
+        set.iter().fold(false, |any, &ghost| any | (ghost == wanted)) && take_out(set, wanted)
     }
 
     /// Prefetches what remembering and forgetting this hash will read and write.
+    #[inline]
     pub(super) fn prefetch(&mut self, hash: u64) {
         if let Some(set) = self.set(hash) {
             prefetch_for_write(set);
@@ -49,9 +55,10 @@ impl Ghosts {
     }
 
     pub(super) fn clear(&mut self) {
-        self.sets = Box::default();
+        *self = Self::default();
     }
 
+    #[inline]
     fn set(&mut self, hash: u64) -> Option<&mut [u32; WAYS]> {
         let sets = self.sets.len() as u64;
         self.sets.get_mut((((hash >> 32) * sets) >> 32) as usize)
@@ -59,21 +66,39 @@ impl Ghosts {
 
     /// Makes as many sets as these entries need, unless there are about as many. Forgets all ghosts
     /// if there were not.
+    #[inline(always)]
     fn make_room(&mut self, entries: usize) {
-        let needed = entries.div_ceil(WAYS).max(1);
-        if (self.sets.len() / 2..=self.sets.len()).contains(&needed) && !self.sets.is_empty() {
-            return;
+        if entries < self.fits.0 || entries > self.fits.1 {
+            self.resize(entries);
         }
+    }
+
+    #[cold]
+    fn resize(&mut self, entries: usize) {
+        let needed = entries.div_ceil(WAYS).max(1);
         let mut sets = Vec::new();
         // A quarter more, so that a cache that grows slowly does not begin anew each time.
         let count = needed + needed / 4;
         if sets.try_reserve_exact(count).is_ok() {
             sets.resize(count, [NONE; WAYS]);
             self.sets = sets.into();
+            // Entries that need fewer than half of the sets are too few.
+            let too_few = (count / 2).saturating_sub(1) * WAYS;
+            self.fits = (if too_few > 0 { too_few + 1 } else { 0 }, count * WAYS);
         }
     }
 }
 
+/// Takes a fingerprint out of a set. Returns whether it was there.
+#[cold]
+fn take_out(set: &mut [u32; WAYS], wanted: u32) -> bool {
+    let Some(at) = set.iter().position(|&ghost| ghost == wanted) else { return false };
+    set.copy_within(at + 1.., at);
+    set[WAYS - 1] = NONE;
+    true
+}
+
+#[inline]
 fn fingerprint(hash: u64) -> u32 {
     (hash as u32).max(NONE + 1)
 }

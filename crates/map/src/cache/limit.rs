@@ -22,6 +22,7 @@ impl Limit {
         Self { room: AtomicBits::new(capacity), capacity: AtomicBits::new(capacity) }
     }
 
+    #[inline]
     pub(super) fn reservation(&self) -> Reservation<'_> {
         Reservation { limit: self, held: 0 }
     }
@@ -34,6 +35,7 @@ impl Limit {
         self.capacity().saturating_sub(self.room.load(Relaxed))
     }
 
+    #[inline]
     pub(super) fn capacity(&self) -> u64 {
         // Acquire: pairs with the Release in `try_set_capacity`.
         // litmus: limit-lowered
@@ -41,11 +43,13 @@ impl Limit {
     }
 
     /// Takes room for this weight, unless there is less.
+    #[inline]
     pub(super) fn try_take(&self, weight: u64) -> bool {
         weight == 0 || self.take(|room| room.checked_sub(weight)).is_some()
     }
 
     /// Replaces the room by what `rest` returns, unless that is nothing. Returns what was taken.
+    #[inline]
     fn take(&self, rest: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         // Relaxed: only the exchange counts.
         let mut room = self.room.load(Relaxed);
@@ -61,6 +65,7 @@ impl Limit {
     }
 
     /// Gives room back.
+    #[inline]
     pub(super) fn release(&self, weight: u64) {
         if weight > 0 {
             // Release: pairs with the Acquire in `take`. The entry was unlinked before.
@@ -99,6 +104,7 @@ pub(super) struct Reservation<'c> {
 
 impl Reservation<'_> {
     /// Keeps the first `weight` for an entry that is in the map now, and releases the rest.
+    #[inline]
     pub(super) fn use_up(mut self, weight: u64) {
         self.held -= weight;
     }

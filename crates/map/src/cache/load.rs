@@ -6,20 +6,24 @@ use std::hash::{BuildHasher, Hash};
 use std::thread;
 use std::time::Instant;
 
-use relativist_rcu::{is_reading, read};
+use relativist_rcu::is_reading;
 
 use super::Cache;
+use super::core::with_core;
 use super::flight::{Boarding, Lead};
 use crate::raw;
 
 /// Functions that load what is missing.
 ///
-/// At most one loader runs for a key at any time; others that miss the key meanwhile wait for it,
-/// and get clones of its value. If it fails, panics or is cancelled, the next one of them calls its
-/// own loader, so that no key stays locked. The value is returned even if it is too heavy for the
-/// cache. If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded,
-/// the value is returned to those that have waited for it, but not kept, because it may be out of
-/// date. (Lookups that run at the instant at which the load ends may still find it.)
+/// At most one loader runs for a key at a time, unless the key is inserted or removed meanwhile
+/// (see below); others that miss the key wait for it, and get clones of its value. If it fails,
+/// panics or is cancelled, the next one of them calls its own loader, so that no key stays locked.
+/// The value is returned even if it is too heavy for the cache.
+///
+/// If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded, the
+/// value is returned to those that have waited for it, but not kept, because it may be out of date.
+/// For the same reason, a thread or task that misses the key afterwards does not wait for that
+/// loader. It calls its own, which may run at the same time.
 ///
 /// A loader may load other keys. But loaders that ask for each other's key, on two threads or in
 /// two tasks, wait for each other for ever.
@@ -75,7 +79,7 @@ where
     /// assert_eq!(numbers.len(), 1);
     /// ```
     pub fn get_or_try_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
-        let hash = self.core.map.hash(&key);
+        let hash = self.hash(&key);
         let mut value = self.get_hashed(hash, &key);
         if value.is_none() {
             assert!(!is_reading(), "a thread that holds a guard or a handle cannot wait until a key is loaded");
@@ -85,7 +89,7 @@ where
             if let Some(value) = value {
                 return Ok(value);
             }
-            match self.core.flights.board(hash, &key, Some(this_thread)) {
+            match self.flights().board(hash, &key, Some(this_thread)) {
                 Boarding::Join(wait) => value = wait.block(),
                 Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
                     Some(found) => return Ok(lead.found(found)),
@@ -136,13 +140,13 @@ where
     where
         F: Future<Output = Result<V, E>>,
     {
-        let hash = self.core.map.hash(&key);
+        let hash = self.hash(&key);
         let mut value = self.get_hashed(hash, &key);
         loop {
             if let Some(value) = value {
                 return Ok(value);
             }
-            match self.core.flights.board(hash, &key, None) {
+            match self.flights().board(hash, &key, None) {
                 Boarding::Join(wait) => value = wait.await,
                 Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
                     Some(found) => return Ok(lead.found(found)),
@@ -178,14 +182,8 @@ where
     fn finish<E>(mut self, mut lead: Lead<'_, K, V>, hash: raw::Hash, key: K, loaded: Result<V, E>) -> Result<V, E> {
         let value = loaded?;
         self.succeeded = true;
-        let core = &self.cache.core;
         if !lead.is_cancelled() {
-            let guard = read();
-            if let Some(node) = core.insert_loaded(hash, key, value.clone(), &guard) {
-                if lead.is_cancelled() {
-                    core.remove_exactly(node, &guard);
-                }
-            }
+            with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
         }
         lead.succeed(value.clone());
         Ok(value)
@@ -194,6 +192,6 @@ where
 
 impl<K, V, S> Drop for Load<'_, K, V, S> {
     fn drop(&mut self) {
-        self.cache.core.loads.record(self.succeeded, self.start.elapsed());
+        with_core!(self.cache, core => core.loads.record(self.succeeded, self.start.elapsed()));
     }
 }

@@ -8,8 +8,9 @@
 //!
 //! # Memory
 //!
-//! An entry is one allocation: 64 bytes plus key and value (a `u64` each: 80). The buckets take 8
-//! to 32 bytes per entry, and ghosts 5 in a cache that is full.
+//! An entry is one allocation: 48 bytes plus key and value (a `u64` each: 64, a cache line), and 16
+//! more if entries may expire. The buckets take 8 to 32 bytes per entry, and ghosts 5 in a cache
+//! that is full.
 //!
 //! # Limits
 //!
@@ -18,8 +19,8 @@
 //!   how many there may be.
 //! * A hit returns a clone, or needs a guard. Values that are expensive to clone belong into an
 //!   `Arc`.
-//! * Insertions that evict take the lock of a shard, and a few cache misses. If there are nearly as
-//!   many of them as hits, a cache with locks, like `quick_cache`, may be faster.
+//! * Insertions that evict take the lock of a shard, and a few cache misses. If they are a quarter
+//!   of all operations, a cache with locks, like `quick_cache`, may be faster.
 
 #[cfg(not(relativist_loom))]
 mod background;
@@ -30,6 +31,7 @@ mod entry;
 mod expiry;
 mod flight;
 mod ghosts;
+mod incoming;
 mod limit;
 mod load;
 mod queues;
@@ -39,16 +41,16 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::iter::FusedIterator;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::sync::Arc;
 
 use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
 pub use self::builder::Builder;
 pub use self::compute::ComputeError;
-use self::core::{Core, Node};
-use self::entry::Entry;
+use self::core::{AnyCore, Core, with_core};
+use self::entry::{Deadlines, Entry, Lifespan, Unlimited};
 use self::expiry::Purpose;
+use self::flight::Flights;
 pub use self::stats::Stats;
 use crate::raw;
 
@@ -88,9 +90,9 @@ use crate::raw;
 /// A new entry is *on probation*. If it is not requested again before its turn to be evicted comes,
 /// it goes; otherwise it becomes *protected*, for many times as long. Each time an entry's turn
 /// comes, it stays if it was requested since the last time, or was requested often before. Of two
-/// entries that are requested equally often, the lighter one stays longer, by the root of the ratio
-/// of their weights. The hash of an entry that fails its probation is remembered for a while. If
-/// the key comes back in this time, it is protected at once.
+/// entries that are requested equally often, the lighter one stays longer, by about the root of the
+/// ratio of their weights. The hash of an entry that fails its probation is remembered for a while.
+/// If the key comes back in this time, it is protected at once.
 ///
 /// So entries that are requested once, as in a scan, do not displace those that are in use, and
 /// entries that are no longer requested leave in the end.
@@ -109,7 +111,7 @@ use crate::raw;
 /// |---|---|---|
 /// | hit | wait-free, apart from `clone` | a lookup in a [`HashMap`](crate::HashMap); the first hit after a look of the eviction sets a mark |
 /// | miss | wait-free | a lookup |
-/// | insertion | blocks on updates of the same bucket and evictions from the same shard | an allocation and three short locks; another two for each entry that it evicts |
+/// | insertion | blocks on updates of the same bucket and evictions from the same shard | an allocation and at most two short locks; in most cases one or two more for each entry that it evicts |
 /// | eviction | the same | looks at one entry on average, and at 257 at most |
 /// | removal | the same, and wait-free if the key is absent and no thread loads it | a lookup, two short locks, a deferred free |
 /// | [`compute`](Cache::compute) | as insertions and removals; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
@@ -118,17 +120,19 @@ use crate::raw;
 ///
 /// # Async tasks
 ///
-/// `get`, `insert` and `remove` do not wait for I/O or for readers, so tasks may call them
-/// directly. [`Cache::get_or_insert_async`] waits without blocking the thread, on any executor.
+/// Tasks may call `get`, `insert` and `remove` directly: they do not wait for I/O, and `insert` and
+/// `remove` wait for readers only if one stays so long that too many removed entries cannot be
+/// freed. [`Cache::get_or_insert_async`] waits without blocking the thread, on any executor.
 ///
 /// # Panics in keys, values and closures
 ///
 /// After a panic in `Hash`, `Eq`, `Clone`, a destructor, or a function that was passed to the
 /// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked.
 /// `Eq` of keys may run under a bucket's lock. It may look keys up, but must not update the same
-/// cache, which panics.
+/// cache, which panics, and must not wait for a thread that does. Nor should it update another
+/// cache: while a loaded value is inserted, this panics if that cache loads the key.
 pub struct Cache<K, V, S = RandomState> {
-    core: Arc<Core<K, V, S>>,
+    core: AnyCore<K, V, S>,
 }
 
 // Functions of the user may panic, but run outside of locks, and leave the cache consistent.
@@ -198,36 +202,36 @@ impl<K, V> Cache<K, V> {
 }
 
 impl<K, V, S> Cache<K, V, S> {
-    fn of(core: Arc<Core<K, V, S>>) -> Self {
+    fn of(core: AnyCore<K, V, S>) -> Self {
         Self { core }
     }
 
     /// Returns the number of entries, including expired ones that were not freed yet. It is exact
     /// if no thread updates the cache meanwhile.
     pub fn len(&self) -> usize {
-        self.core.map.len()
+        with_core!(self, core => core.map.len())
     }
 
     /// Returns whether the cache has no entries; see [`Cache::len`].
     pub fn is_empty(&self) -> bool {
-        self.core.map.is_empty()
+        with_core!(self, core => core.map.is_empty())
     }
 
     /// Returns the sum of the weights of all entries, including those that other threads are about
     /// to insert. It never exceeds the [capacity](Cache::capacity). While another thread changes
     /// the capacity, it may include the difference between the two.
     pub fn weight(&self) -> u64 {
-        self.core.weight()
+        with_core!(self, core => core.weight())
     }
 
     /// Returns the maximum of the [weight](Cache::weight).
     pub fn capacity(&self) -> u64 {
-        self.core.capacity()
+        with_core!(self, core => core.capacity())
     }
 
     /// Returns the hasher.
     pub fn hasher(&self) -> &S {
-        self.core.map.hasher()
+        with_core!(self, core => core.map.hasher())
     }
 
     /// Returns statistics. Takes the lock of each shard for a moment.
@@ -243,11 +247,7 @@ impl<K, V, S> Cache<K, V, S> {
     /// assert_eq!((stats.hits, stats.misses, stats.loads, stats.evictions), (1, 2, 2, 1));
     /// ```
     pub fn stats(&self) -> Stats {
-        let (hits, misses) = self.core.recorder.as_ref().map_or((0, 0), |recorder| recorder.sums());
-        let (evictions, expirations) = self.core.evictions();
-        let mut stats = Stats { hits, misses, evictions, expirations, ..Stats::default() };
-        self.core.loads.add_to(&mut stats);
-        stats
+        with_core!(self, core => core.stats())
     }
 }
 
@@ -269,7 +269,7 @@ where
     where
         V: Clone,
     {
-        self.get_hashed(self.core.map.hash(key), key)
+        self.get_hashed(self.hash(key), key)
     }
 
     #[inline(always)]
@@ -293,18 +293,15 @@ where
     /// ```
     #[inline]
     pub fn get_ref<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        self.visit(self.core.map.hash(key), key, guard)
+        self.visit(self.hash(key), key, guard)
     }
 
     #[inline(always)]
     fn visit<'g, Q: Equivalent<K> + ?Sized>(&'g self, hash: raw::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V> {
-        let entry = self.core.find(hash, key, Purpose::Hit, guard).map(|node| &node.value);
-        if let Some(recorder) = &self.core.recorder {
-            recorder.record(entry.is_some(), guard);
+        match &self.core {
+            AnyCore::Plain(core) => core.visit(hash, key, guard),
+            AnyCore::Expiring(core) => core.visit_expiring(hash, key, guard),
         }
-        let entry = entry?;
-        entry.slot.visit();
-        Some(&entry.value)
     }
 
     /// Returns a clone of the value of a key, like [`Cache::get`], but neither marks the entry nor
@@ -313,20 +310,22 @@ where
     where
         V: Clone,
     {
-        self.peek_hashed(self.core.map.hash(key), key)
+        self.peek_hashed(self.hash(key), key)
     }
 
     fn peek_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: raw::Hash, key: &Q) -> Option<V>
     where
         V: Clone,
     {
-        self.core.find(hash, key, Purpose::Peek, &read()).map(|node| node.value.value.clone())
+        let guard = read();
+        with_core!(self, core => core.find(hash, key, Purpose::Peek, &guard).map(|node| node.value.value.clone()))
     }
 
     /// Returns whether the key is in the cache and has not expired. Wait-free. Neither marks the
     /// entry nor counts the lookup.
     pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.core.find(self.core.map.hash(key), key, Purpose::Peek, &read()).is_some()
+        let guard = read();
+        with_core!(self, core => core.find(core.map.hash(key), key, Purpose::Peek, &guard).is_some())
     }
 
     /// Sets the value of a key. Evicts other entries if there is no room.
@@ -336,7 +335,8 @@ where
     ///
     /// Blocks on other updates of the same bucket and on evictions from the same shard, and if all
     /// of the capacity belongs to entries that other threads are inserting or removing at this
-    /// moment. Costs an allocation, two short locks, and another two for each evicted entry.
+    /// moment. Costs an allocation, at most two short locks, and in most cases one or two more for
+    /// each evicted entry.
     ///
     /// # Errors
     ///
@@ -346,8 +346,10 @@ where
     /// # Panics
     ///
     /// Panics if it is called by `Eq` of a key that is being compared in the same cache under the
-    /// lock of a bucket. Panics in the functions of the [`Builder`] and in `Hash` and `Eq` of keys
-    /// reach the caller; the cache stays usable, and its weight exact.
+    /// lock of a bucket, or in any cache while a loaded value is inserted there and this cache
+    /// loads the key, or if this thread has [entries](crate::raw::Entry) of 8 raw tables. Panics in
+    /// the functions of the [`Builder`] and in `Hash` and `Eq` of keys reach the caller; the
+    /// cache stays usable, and its weight exact.
     ///
     /// ```
     /// use relativist::Cache;
@@ -360,51 +362,69 @@ where
     /// assert_eq!((cache.len(), cache.weight()), (1, 50));
     /// ```
     pub fn insert(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>> {
-        let (hash, guard) = (self.core.map.hash(&key), read());
-        self.core.flights.cancel(hash, &key, &guard);
-        self.core.insert(hash, key, value, &guard).map(|_| ())
+        with_core!(self, core => core.set(key, value))
     }
 
     /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
     /// thread loads it; otherwise blocks on other updates of the same bucket.
     ///
     /// If the key is being loaded, the value is returned to those that wait for it, but not kept.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::insert`].
     pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
     where
         V: Clone,
     {
         let guard = read();
-        let node = self.remove_node(key, &guard)?;
-        self.core.is_alive(&node.value.slot, Purpose::Peek).then(|| node.value.value.clone())
+        with_core!(self, core => {
+            let entry = core.invalidate(key, &guard)?;
+            core.is_alive(entry, Purpose::Peek).then(|| entry.value.clone())
+        })
     }
 
     /// Removes a key, like [`Cache::remove`], but returns nothing: `V` need not be `Clone`.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::insert`].
     pub fn invalidate<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
-        self.remove_node(key, &read());
+        let guard = read();
+        with_core!(self, core => _ = core.invalidate(key, &guard));
     }
 
-    fn remove_node<'g, Q: Hash + Equivalent<K> + ?Sized>(
-        &'g self,
-        key: &Q,
-        guard: &'g Guard,
-    ) -> Option<&'g Node<K, V>> {
-        let hash = self.core.map.hash(key);
-        self.core.flights.cancel(hash, key, guard);
-        self.core.remove(hash, key, guard)
+    #[inline(always)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> raw::Hash {
+        with_core!(self, core => core.map.hash(key))
+    }
+
+    fn flights(&self) -> &Flights<K, V> {
+        with_core!(self, core => &core.flights)
     }
 
     /// Removes all entries, one by one. Entries that are inserted meanwhile may stay. Keys that are
     /// being loaded are treated as by [`Cache::remove`].
     ///
     /// Takes time proportional to the number of entries. Lookups are not affected.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::insert`].
     pub fn invalidate_all(&self) {
-        self.core.flights.cancel_all();
-        self.core.clear();
+        with_core!(self, core => {
+            core.cancel_all_loads();
+            core.clear();
+        });
     }
 
     /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
     /// the capacity step by step with the weight. If the [listener](Builder::on_evict) panics, the
     /// capacity stays between the old one and the new one.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::insert`].
     ///
     /// ```
     /// let cache = relativist::Cache::new(100);
@@ -413,14 +433,14 @@ where
     /// assert_eq!(cache.len(), 10);
     /// ```
     pub fn set_capacity(&self, capacity: u64) {
-        self.core.set_capacity(capacity);
+        with_core!(self, core => core.set_capacity(capacity));
     }
 
     /// Frees the entries that have expired. A background thread does this too, from time to time.
     ///
     /// Takes time proportional to the number of entries. Lookups are not affected.
     pub fn remove_expired(&self) {
-        self.core.remove_expired();
+        with_core!(self, core => core.remove_expired());
     }
 
     /// Iterates over the entries that have not expired, in an arbitrary order. Does not mark them
@@ -437,23 +457,53 @@ where
     /// assert_eq!(cache.iter(&guard).map(|(_, square)| square).sum::<i32>(), 285);
     /// ```
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V, S> {
-        Iter { core: &self.core, entries: self.core.map.iter(guard) }
+        let entries = match &self.core {
+            AnyCore::Plain(core) => AnyEntries::Plain(Entries::new(core, guard)),
+            AnyCore::Expiring(core) => AnyEntries::Expiring(Entries::new(core, guard)),
+        };
+        Iter { entries }
     }
 }
 
 /// An iterator over the entries of a cache; see [`Cache::iter`].
 pub struct Iter<'g, K, V, S> {
-    core: &'g Core<K, V, S>,
-    entries: crate::iter::Iter<'g, K, Entry<V>>,
+    entries: AnyEntries<'g, K, V, S>,
+}
+
+enum AnyEntries<'g, K, V, S> {
+    Plain(Entries<'g, K, V, S, Unlimited>),
+    Expiring(Entries<'g, K, V, S, Deadlines>),
+}
+
+struct Entries<'g, K, V, S, L> {
+    core: &'g Core<K, V, S, L>,
+    all: crate::iter::Iter<'g, K, Entry<V, L>>,
+}
+
+impl<'g, K, V, S, L: Lifespan> Entries<'g, K, V, S, L> {
+    fn new(core: &'g Core<K, V, S, L>, guard: &'g Guard) -> Self
+    where
+        K: Hash + Eq,
+        S: BuildHasher,
+    {
+        Self { core, all: core.map.iter(guard) }
+    }
+
+    fn next(&mut self) -> Option<(&'g K, &'g V)> {
+        let core = self.core;
+        let (key, entry) = self.all.find(|(_, entry)| core.is_alive(entry, Purpose::Peek))?;
+        Some((key, &entry.value))
+    }
 }
 
 impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
     type Item = (&'g K, &'g V);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let core = self.core;
-        let (key, entry) = self.entries.find(|(_, entry)| core.is_alive(&entry.slot, Purpose::Peek))?;
-        Some((key, &entry.value))
+        match &mut self.entries {
+            AnyEntries::Plain(entries) => entries.next(),
+            AnyEntries::Expiring(entries) => entries.next(),
+        }
     }
 }
 

@@ -64,6 +64,7 @@ impl Queues {
     ///
     /// The entry belongs to this shard, was never passed to this function, and is alive. It stays
     /// alive until a grace period after it was passed to [`Queues::unlink`].
+    #[inline(always)]
     pub(super) unsafe fn admit(&mut self, slot: NonNull<Slot>, hash: u64, visits: u8) {
         let was_ghost = self.ghosts.forget(hash);
         // SAFETY: alive, and under the lock of its shard; the reference ends before `push`.
@@ -74,12 +75,13 @@ impl Queues {
         }
     }
 
-    /// Notes that an entry was unlinked from the map, and takes it out of its queue. Returns its
-    /// visits.
+    /// Notes that an entry is not in the map, nor will be, and takes it out of its queue. Returns
+    /// its visits.
     ///
     /// # Safety
     ///
-    /// The entry belongs to this shard, is alive, and was unlinked by the caller.
+    /// The entry belongs to this shard, is alive, and was unlinked by the caller, or only the
+    /// caller could have inserted it.
     pub(super) unsafe fn unlink(&mut self, slot: NonNull<Slot>) -> u8 {
         // SAFETY: alive, and under the lock of its shard.
         let place = unsafe { slot.as_ref().place() };
@@ -97,23 +99,17 @@ impl Queues {
     /// The caller has entered a read section before it locked the shard. So the entry is alive as
     /// long as the section: an entry is retired only after [`Queues::unlink`], and this one has not
     /// been passed there.
-    pub(super) fn pop(&mut self, is_expired: impl Fn(&Slot) -> bool) -> Option<Popped> {
+    #[inline(always)]
+    pub(super) fn pop(&mut self, is_expired: impl Fn(NonNull<Slot>) -> bool) -> Option<Popped> {
         for moves in 0.. {
-            let queue = self.next_queue()?;
-            let slot = self.lists[queue].first.expect("its bit is set");
-            // SAFETY: entries in queues are alive.
-            let entry = unsafe { slot.as_ref() };
-            let (stamp, visits) = {
-                // SAFETY: under the lock of its shard, and the references end with the block.
-                let Place { stamp, visits, .. } = unsafe { entry.place() };
-                (*stamp, *visits)
-            };
-            self.take_out(slot);
-            self.level = stamp.wrapping_add(eviction::worth_of_entry(queue));
-            let expired = is_expired(entry);
-            let visits = eviction::verdict(visits, entry.take_visit());
-            // SAFETY: as above; the references end before `push`.
-            let place = unsafe { entry.place() };
+            let Next { queue, first: slot, priority } = self.next()?;
+            self.take_first(queue, slot);
+            self.level = priority;
+            let expired = is_expired(slot);
+            // SAFETY: entries in queues are alive, and this is under the lock of their shard. The
+            // references end before `push`.
+            let (place, visited) = unsafe { (slot.as_ref().place(), slot.as_ref().take_visit()) };
+            let visits = eviction::verdict(*place.visits, visited);
             match visits.filter(|_| !expired && moves < MAX_MOVES) {
                 Some(visits) => {
                     *place.visits = visits;
@@ -128,7 +124,8 @@ impl Queues {
         None
     }
 
-    /// Puts an entry back that was popped, but not unlinked: the caller has panicked.
+    /// Puts an entry back that was popped, but is not in the map: another thread is about to insert
+    /// it, or has removed it and is about to take it out of its queue.
     ///
     /// # Safety
     ///
@@ -141,16 +138,19 @@ impl Queues {
     }
 
     /// Remembers the hash of a new entry that was evicted.
+    #[inline]
     pub(super) fn remember(&mut self, hash: u64) {
         self.ghosts.remember(hash, self.len);
     }
 
     /// Prefetches what [`remember`](Self::remember) or [`admit`](Self::admit) will use for a hash.
+    #[inline]
     pub(super) fn prefetch_ghost(&mut self, hash: u64) {
         self.ghosts.prefetch(hash);
     }
 
     /// Returns the next entries of a queue, in the order in which it will evict them.
+    #[inline]
     pub(super) fn upcoming<const N: usize>(&self, queue: usize) -> [Option<NonNull<Slot>>; N] {
         let mut next = self.lists[queue].first;
         std::array::from_fn(|_| {
@@ -165,25 +165,30 @@ impl Queues {
         self.ghosts.clear();
     }
 
-    /// Returns the queue whose first entry has the lowest priority.
-    fn next_queue(&self) -> Option<usize> {
+    /// Returns the first entry with the lowest priority.
+    #[inline(always)]
+    fn next(&self) -> Option<Next> {
         let mut left = self.occupied;
         let mut next = None;
+        let mut lowest = i32::MAX;
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
             let first = self.lists[queue].first.expect("its bit is set");
             // SAFETY: entries in queues are alive, and this is under the lock of their shard.
             let stamp = *unsafe { first.as_ref().place() }.stamp;
-            let distance = stamp.wrapping_add(eviction::worth_of_entry(queue)).wrapping_sub(self.level) as i32;
-            if next.is_none_or(|(lowest, _)| distance < lowest) {
-                next = Some((distance, queue));
+            let priority = stamp.wrapping_add(eviction::worth_of_entry(queue));
+            let distance = priority.wrapping_sub(self.level) as i32;
+            if distance < lowest || next.is_none() {
+                lowest = distance;
+                next = Some(Next { queue, first, priority });
             }
         }
-        next.map(|(_, queue)| queue)
+        next
     }
 
     /// Appends an entry, which is alive and in no queue, to the one for its weight and visits.
+    #[inline(always)]
     fn push(&mut self, slot: NonNull<Slot>) {
         // SAFETY: alive, and under the lock of its shard.
         let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
@@ -204,6 +209,23 @@ impl Queues {
             }
         }
         self.len += 1;
+    }
+
+    /// Like [`take_out`](Self::take_out), for the first entry of a queue, in fewer instructions.
+    #[inline(always)]
+    fn take_first(&mut self, queue: usize, first: NonNull<Slot>) {
+        let list = &mut self.lists[queue];
+        // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+        list.first = *unsafe { first.as_ref().place() }.next;
+        match list.first {
+            // SAFETY: another entry of the queue.
+            Some(second) => *unsafe { second.as_ref().place() }.previous = None,
+            None => {
+                list.last = None;
+                self.occupied &= !(1 << queue);
+            }
+        }
+        self.len -= 1;
     }
 
     /// Takes an entry out of the queue in which it is.
@@ -229,6 +251,13 @@ impl Queues {
         }
         self.len -= 1;
     }
+}
+
+/// The entry to evict or move next: the first of a queue, and its priority.
+struct Next {
+    queue: usize,
+    first: NonNull<Slot>,
+    priority: u32,
 }
 
 /// An entry that was taken out of its queue to be evicted.

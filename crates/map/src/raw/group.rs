@@ -58,7 +58,7 @@ struct Level<'g> {
 /// A place in a chain.
 pub(super) struct Place<L: AnyLink = Link> {
     /// The link before this place; `None` at the start of the chain.
-    before: Option<NonNull<L>>,
+    pub(super) before: Option<NonNull<L>>,
     /// The link there that matches.
     pub(super) found: Option<NonNull<L>>,
     /// The link after it.

@@ -18,12 +18,14 @@
 //! * *locked:* an update or the resizer holds the lock. Readers ignore it. Until it is released, no
 //!   other thread writes to the head.
 //!
-//! Locking and unlocking take one atomic read-modify-write each.
+//! Locking and unlocking take one atomic read-modify-write each, unless the thread executes another
+//! full barrier after unlocking. An insertion in front of all other links takes only one in total,
+//! if the head is not locked; see `settled.rs`.
 
 use super::hash::{Hash, Scale};
 #[cfg(not(relativist_loom))]
 use crate::sleepers::Sleepers;
-use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
 use relativist_rcu::contention::Site;
 use relativist_rcu::prefetch::prefetch;
 
@@ -58,6 +60,7 @@ impl Word {
     }
 
     /// Returns whether the head leads to no link.
+    #[inline]
     pub(super) fn is_empty(self) -> bool {
         self.0.addr() & Self::LINK == 0
     }
@@ -68,6 +71,7 @@ impl Word {
         self.0.addr() >> hash.summary_slot(scale) & 1 != 0
     }
 
+    #[inline]
     fn summary_bit(hash: Hash, scale: Scale) -> usize {
         1 << hash.summary_slot(scale)
     }
@@ -106,6 +110,7 @@ impl Word {
         self.0.addr() & ((1 << Self::SUMMARY_BITS) - 1)
     }
 
+    #[inline]
     pub(super) fn without_summary(self) -> Self {
         self.without((1 << Self::SUMMARY_BITS) - 1)
     }
@@ -128,7 +133,7 @@ impl Word {
 
     /// Returns whether the head is neither locked nor part of a resize.
     #[inline(always)]
-    fn is_free_and_settled(self) -> bool {
+    pub(super) fn is_free_and_settled(self) -> bool {
         self.0.addr() & (Self::LOCKED | Self::FOLLOWS | Self::FINER) == 0
     }
 
@@ -136,10 +141,12 @@ impl Word {
         self.0.addr() & Self::LINK == Self::LINK
     }
 
+    #[inline]
     fn with(self, bits: usize) -> Self {
         Self(self.0.map_addr(|word| word | bits))
     }
 
+    #[inline]
     fn without(self, bits: usize) -> Self {
         Self(self.0.map_addr(|word| word & !bits))
     }
@@ -156,19 +163,25 @@ impl Word {
         self.with(Self::FINER)
     }
 
+    #[inline(always)]
     pub(super) fn with_first<L>(self, link: *mut L) -> Self {
+        #[cold]
+        fn refuse(link: *mut ()) -> ! {
+            panic!("a link must be aligned to 8 and lie below 2^48: {link:p}")
+        }
         let shifted = link.addr() << Self::LINK_SHIFT;
-        assert!(
-            shifted & !Self::LINK == 0 && shifted >> Self::LINK_SHIFT == link.addr(),
-            "a link must be aligned to 8 and lie below 2^48: {link:p}"
-        );
+        if shifted & !Self::LINK != 0 || shifted >> Self::LINK_SHIFT != link.addr() {
+            refuse(link.cast());
+        }
         Self(link.map_addr(|_| self.0.addr() & !Self::LINK | shifted).cast())
     }
 
+    #[inline]
     pub(super) fn with_summary_of(self, hash: Hash, scale: Scale) -> Self {
         self.with(Self::summary_bit(hash, scale))
     }
 
+    #[inline]
     pub(super) fn without_summary_of(self, hash: Hash, scale: Scale) -> Self {
         self.without(Self::summary_bit(hash, scale))
     }
@@ -192,15 +205,17 @@ impl Head {
 
     #[inline(always)]
     pub(super) fn load(&self) -> Word {
-        // Acquire: pairs with the Release of `store` and `unlock`. This thread sees the first link
-        // as it was published, and if it sees a mark, what was prepared before the mark was set.
+        // Acquire: pairs with the Release of `store`, `unlock` and `try_replace`. This thread sees
+        // the first link as it was published, and if it sees a mark, what was prepared before the
+        // mark was set.
         // litmus: chain-head, chain-unlock, chain-relocked, chain-continued, array-filled
-        // litmus: cut-moved
+        // litmus: cut-moved, insert-first
         Word(self.0.load(Acquire))
     }
 
     /// Stores into a head that no other thread may write to: the caller holds its lock, or it is
     /// not published yet, or it follows a coarser head whose lock the caller holds.
+    #[inline]
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         // litmus: chain-head, array-filled, base-found, summary-announced, newest-first
@@ -262,7 +277,20 @@ impl Head {
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
+    /// Replaces what a head holds, if it is unlocked and still holds `word`, without locking it.
+    /// Returns whether it did.
+    #[inline(always)]
+    pub(super) fn try_replace(&self, word: Word, new: Word) -> bool {
+        // Release: pairs with the Acquire in `load`. An exchange, and so a full barrier with the
+        // fence below, for the reason in `unlock`. Relaxed: on failure the caller loads again.
+        // litmus: insert-first, insert-then-lookup
+        let is_replaced = self.0.compare_exchange(word.0, new.0, Release, Relaxed).is_ok();
+        fence_after_exchange();
+        is_replaced
+    }
+
     /// Replaces what a head holds. The caller holds its lock, and keeps it.
+    #[inline]
     pub(super) fn set_locked(&self, word: Word) {
         self.store(word.with(Word::LOCKED));
     }
@@ -279,6 +307,14 @@ impl Head {
         // litmus: chain-relocked, chain-continued
         self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
+    }
+
+    /// Sets what the head holds from now on, and unlocks it, without a full barrier. The caller
+    /// executes one before it calls [`Head::wake_waiters`], and before it looks anything up.
+    #[inline(always)]
+    pub(super) fn unlock_without_barrier(&self, word: Word) {
+        // The Release of `store` pairs with the Acquire in `load` and `try_lock`, as in `unlock`.
+        self.store(word.without(Word::LOCKED));
     }
 
     #[inline(always)]
@@ -301,9 +337,10 @@ impl Head {
         SLEEPERS.wait(spins, std::ptr::from_ref(self).addr(), || self.load().is_locked());
     }
 
-    /// Called after the exchange that unlocks, which this makes a full barrier.
+    /// Called after the exchange that unlocks, or one that follows an `unlock_without_barrier`.
+    /// This makes the exchange a full barrier.
     #[inline(always)]
-    fn wake_waiters(&self) {
+    pub(super) fn wake_waiters(&self) {
         SLEEPERS.wake(std::ptr::from_ref(self).addr());
     }
 }
@@ -314,7 +351,7 @@ impl Head {
         crate::sync::yield_now();
     }
 
-    fn wake_waiters(&self) {}
+    pub(super) fn wake_waiters(&self) {}
 }
 
 #[cfg(all(test, not(relativist_loom)))]

@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 
 use super::Hash;
 use super::group::Change;
+use super::link::AnyLink;
 use crate::sync::{Acquire, AtomicPtr, AtomicU64, Relaxed, Release};
 
 /// The rename in progress, if any. Only the holder of the resizer's mutex changes it, so there is
@@ -56,7 +57,7 @@ pub(super) enum MissOutcome<L> {
     WalkAgain,
 }
 
-impl<L> InFlightRename<L> {
+impl<L: AnyLink> InFlightRename<L> {
     pub(super) fn new() -> Self {
         Self { stage: AtomicPtr::new(null_mut()), links: OnceLock::new() }
     }
@@ -71,12 +72,13 @@ impl<L> InFlightRename<L> {
             .get_or_init(|| Box::new(InFlightLinks { old_key: InFlightLink::new(), new_key: InFlightLink::new() }))
     }
 
+    /// Returns whether no rename is in progress. Links that cannot be renamed cost no load.
     #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         // Acquire: pairs with the Release in `enter`: a thread that sees no rename sees the chains
         // as the last rename left them.
         // litmus: rename-unlinked, rename-ended
-        self.stage.load(Acquire).is_null()
+        !L::CAN_BE_RENAMED || self.stage.load(Acquire).is_null()
     }
 
     /// Returns how to remove a link from a chain: the link in flight may need the same bit of the

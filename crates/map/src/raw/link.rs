@@ -143,6 +143,9 @@ impl AnyLink for CompactLink {}
 
 /// What a table does with a link.
 pub trait Chained: Send + Sync + 'static {
+    /// Whether a [rename](super::Table::rename) can move a link of this kind.
+    const CAN_BE_RENAMED: bool;
+
     /// Returns the part of a hash that links of this kind have.
     fn part_of(hash: Hash) -> Hash;
 
@@ -178,6 +181,8 @@ pub trait Chained: Send + Sync + 'static {
 }
 
 impl Chained for Link {
+    const CAN_BE_RENAMED: bool = true;
+
     #[inline(always)]
     fn part_of(hash: Hash) -> Hash {
         hash
@@ -219,6 +224,9 @@ impl Chained for Link {
 }
 
 impl Chained for CompactLink {
+    /// `Table::rename` exists only for the other kind.
+    const CAN_BE_RENAMED: bool = false;
+
     #[inline(always)]
     fn part_of(hash: Hash) -> Hash {
         Hash::from_mixed(hash.get() & Self::HASH)

@@ -7,7 +7,8 @@
 //! | | |
 //! |---|---|
 //! | [`Table::find`], [`Table::find_many`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
-//! | [`Table::entry`], [`Table::insert`] | updates: lock one bucket |
+//! | [`Table::entry`], [`Table::insert`], [`Table::remove`], [`Table::unlink`] | updates: lock one bucket |
+//! | [`Table::insert_if_absent`] | an update that in most cases takes no lock |
 //! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
@@ -30,6 +31,7 @@ mod multimap;
 mod occupancy;
 mod rename;
 mod resize;
+mod settled;
 mod table;
 mod update;
 
@@ -41,6 +43,7 @@ pub(crate) use iter::Prefetched;
 pub use link::{AnyLink, CompactLink, Link};
 pub use multimap::FindAll;
 pub use rename::RenameError;
+pub(crate) use settled::Unsettled;
 pub use table::Table;
 pub(crate) use table::assert_outside_sections;
 pub use update::{Entry, OccupiedEntry, VacantEntry};

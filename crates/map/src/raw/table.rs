@@ -210,7 +210,8 @@ impl<L: AnyLink> Table<L> {
 
     /// # Panics
     ///
-    /// Panics if this thread holds the lock of a bucket of this table.
+    /// Panics if an update would: this thread holds the lock of a bucket of this table, or locks of
+    /// too many others.
     pub(crate) fn assert_unlocked(&self) {
         reentrancy::assert_outside(self.inner());
     }

@@ -58,8 +58,9 @@ impl<L: AnyLink> Table<L> {
     /// # Panics
     ///
     /// Panics if this thread already has an entry of this table, or calls this from an `is_match`
-    /// of this table: it would wait for itself if it hit the same bucket. A panic, including one in
-    /// `is_match`, leaves the table unchanged and no lock held.
+    /// of this table: it would wait for itself if it hit the same bucket. Panics if this thread has
+    /// entries of 8 other tables. A panic, including one in `is_match`, leaves the table unchanged
+    /// and no lock held.
     #[inline(always)]
     pub fn entry<'t>(
         &'t self,

@@ -2,12 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use relativist::Cache;
 use relativist::cache::{Builder, Eviction};
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -164,18 +163,13 @@ fn no_clock_is_read_for_entries_that_do_not_expire() {
 #[test]
 fn the_background_thread_frees_expired_entries() {
     let cache = Cache::builder().capacity(1000).time_to_live(Duration::from_millis(1)).build();
-    let end = Instant::now() + patience();
     for round in 1..=2 {
         (0..1000).for_each(|n| cache.insert(n, n).unwrap());
         // The thread unlinks an entry first, then gives its room back, and then counts it.
-        let is_done = || {
+        wait_until("all entries to be freed", || {
             let stats = cache.stats();
             (cache.len(), cache.weight(), stats.expirations + stats.evictions) == (0, 0, 1000 * round)
-        };
-        while !is_done() {
-            assert!(Instant::now() < end, "{} entries are left: {:?}", cache.len(), cache.stats());
-            sleep(Duration::from_millis(1));
-        }
+        });
     }
 }
 
@@ -185,11 +179,10 @@ fn the_background_thread_keeps_no_cache_alive() {
     let cache = Cache::builder().capacity(1000).time_to_live(Duration::from_millis(1)).build();
     cache.insert(1, Arc::clone(&owned)).unwrap();
     drop(cache);
-    let end = Instant::now() + patience();
-    while Arc::strong_count(&owned) > 1 {
-        assert!(Instant::now() < end, "the value is still alive");
+    wait_until("the value to be dropped", || {
         relativist_rcu::barrier();
-    }
+        Arc::strong_count(&owned) == 1
+    });
 }
 
 /// Nanoseconds in 64 bits cover 584 years.

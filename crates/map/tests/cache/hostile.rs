@@ -4,13 +4,15 @@
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist::Cache;
-use relativist_testing::patience;
+use relativist::raw::{self, Link, Table};
+use relativist::{Cache, Resizing};
+use relativist_testing::{patience, wait_until};
 
 use crate::operations::Colliding;
 
@@ -115,11 +117,10 @@ fn any_call_may_panic() {
         assert_eq!((cache.len(), cache.weight()), (1, 20));
         drop(cache);
         // The background thread may be using the cache, because its entries may expire.
-        let end = Instant::now() + patience();
-        while Arc::strong_count(&alive) > 1 {
-            assert!(Instant::now() < end, "a value was leaked after a panic in call {failing}");
+        wait_until(&format!("all values to be dropped after a panic in call {failing}"), || {
             relativist_rcu::barrier();
-        }
+            Arc::strong_count(&alive) == 1
+        });
         if !panicked {
             assert!(failing > 30, "there are more calls than {failing}");
             return;
@@ -298,4 +299,54 @@ fn the_clock_may_use_the_cache() {
         done.send(cache.len()).unwrap();
     });
     assert_eq!(is_done.recv_timeout(patience()), Ok(2));
+}
+
+/// The clock inserts an entry that takes all of the room. It is read before the insertion that
+/// needs it holds any room, so neither waits for the other.
+#[test]
+fn the_clock_may_insert() {
+    thread_local!(static READINGS_LEFT: Cell<usize> = const { Cell::new(usize::MAX) });
+    static CACHE: OnceLock<Cache<u32, u64>> = OnceLock::new();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let clock = || {
+            let left = READINGS_LEFT.get();
+            READINGS_LEFT.set(left.wrapping_sub(1));
+            if left == 0 {
+                CACHE.get().unwrap().insert(100, 3).unwrap();
+            }
+            Instant::now()
+        };
+        let lasting = Cache::builder().capacity(3).weigher(|_, &weight| weight).time_to_live(Duration::from_secs(3600));
+        let cache = CACHE.get_or_init(|| lasting.clock(clock).build());
+        for at in 0..10 {
+            (0..3).for_each(|key| cache.insert(key, 1).unwrap());
+            READINGS_LEFT.set(at);
+            cache.insert(9, 3).unwrap();
+            READINGS_LEFT.set(usize::MAX);
+            assert_eq!(cache.weight(), 3);
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(patience()).expect("no insertion waits for another one of its thread");
+}
+
+/// An insertion that cannot lock a bucket, because its thread has locked those of too many tables,
+/// panics before it evicts.
+#[test]
+fn an_eviction_that_cannot_lock_loses_nothing() {
+    unsafe fn dispose(_: NonNull<Link>) {}
+    let cache: Cache<u32, u32> = Cache::new(2);
+    (0..2).for_each(|n| cache.insert(n, n).unwrap());
+    let tables: Vec<Table> = (0..8).map(|_| Table::new(2, Resizing::Manual, dispose).unwrap()).collect();
+    let guard = relativist::read();
+    let locked: Vec<_> = tables.iter().map(|table| table.entry(raw::Hash::new(1), |_| false, &guard)).collect();
+    let must_panic = |operation: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
+    must_panic(&|| cache.insert(3, 3).unwrap());
+    must_panic(&|| cache.set_capacity(1));
+    drop(locked);
+    assert_eq!((cache.len(), cache.weight()), (2, 2));
+    cache.insert(4, 4).unwrap();
+    cache.set_capacity(0);
+    assert_eq!((cache.len(), cache.weight()), (0, 0));
 }

@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
+use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use relativist::Cache;
+use relativist_testing::patience;
 
 /// Counts how often it was woken.
 #[derive(Default)]
@@ -248,6 +250,150 @@ fn a_removal_cancels_a_load() {
         assert_eq!(cache.get(&1), None);
         assert_eq!(poll(new.as_mut(), &woken), Poll::Ready(2));
         assert_eq!(cache.get(&1), Some(2));
+    }
+}
+
+/// The key is removed just before the loaded value is inserted. Then another thread changes the
+/// value that it finds, if it finds one.
+#[test]
+fn nothing_comes_back_from_a_cancelled_load() {
+    let (weighs, is_weighing) = mpsc::channel();
+    let (removed, is_removed) = mpsc::channel::<()>();
+    let turns = Mutex::new((weighs, is_removed));
+    // The last code of the user before the insertion.
+    let weigh = move |_: &u32, &value: &u32| {
+        if value == 7 {
+            let (weighs, is_removed) = &*turns.lock().unwrap();
+            weighs.send(()).unwrap();
+            is_removed.recv_timeout(patience()).unwrap();
+        }
+        1
+    };
+    let cache = Cache::builder().capacity(10).weigher(weigh).build();
+    for _ in 0..500 {
+        thread::scope(|scope| {
+            let load = scope.spawn(|| cache.get_or_insert_with(1, || 7));
+            is_weighing.recv_timeout(patience()).unwrap();
+            cache.invalidate(&1);
+            removed.send(()).unwrap();
+            while !load.is_finished() {
+                let guard = relativist::read();
+                let add = |old: Option<&u32>| old.map(|n| Some(n + 100)).ok_or(());
+                _ = cache.compute(1, add, &guard);
+            }
+        });
+        assert_eq!(cache.peek(&1), None);
+    }
+}
+
+/// A key whose `Eq` calls a function. All have the same hash.
+#[derive(Clone)]
+struct Hostile(u32);
+
+/// In how many calls from now `Eq` calls the function.
+type InEq = (usize, fn());
+const NOTHING: InEq = (usize::MAX, || ());
+thread_local!(static IN_EQ: Cell<InEq> = const { Cell::new(NOTHING) });
+
+impl PartialEq for Hostile {
+    fn eq(&self, other: &Self) -> bool {
+        let (left, function) = IN_EQ.get();
+        IN_EQ.set((left.wrapping_sub(1), function));
+        if left == 0 {
+            function();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Hostile {}
+
+impl Hash for Hostile {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// `Eq` removes the key that is being loaded. Under the lock of a bucket it panics, because it
+/// would wait for its own thread; elsewhere it cancels the load.
+#[test]
+fn eq_that_removes_a_loaded_key_panics() {
+    static CACHE: OnceLock<Cache<Hostile, u32>> = OnceLock::new();
+
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let cache = CACHE.get_or_init(|| Cache::new(10));
+        cache.insert(Hostile(1), 1).unwrap();
+        let panics = (0..20).filter(|&at| {
+            let load = || {
+                IN_EQ.set((at, || CACHE.get().unwrap().invalidate(&Hostile(2))));
+                2
+            };
+            let result = catch_unwind(AssertUnwindSafe(|| cache.get_or_insert_with(Hostile(2), load)));
+            IN_EQ.set(NOTHING);
+            assert_eq!(cache.get_or_insert_with(Hostile(2), || 3), cache.get(&Hostile(2)).unwrap());
+            cache.invalidate(&Hostile(2));
+            result.is_err()
+        });
+        done.send(panics.count()).unwrap();
+    });
+    let panics = is_done.recv_timeout(patience()).expect("no thread waits for itself");
+    assert!((1..20).contains(&panics), "{panics} panics");
+}
+
+/// While a value of one cache is inserted, `Eq` removes a key that another cache is loading.
+#[test]
+fn eq_that_cancels_a_load_of_another_cache_panics() {
+    static OTHER: OnceLock<Cache<u32, u32>> = OnceLock::new();
+
+    let (other, cache) = (OTHER.get_or_init(|| Cache::new(10)), Cache::new(10));
+    cache.insert(Hostile(1), 1).unwrap();
+    // When it is inserted, the loaded key is first looked up, and then compared under the lock.
+    let [looked_up, inserted, after] = [0, 1, 2].map(|at| {
+        let load = || {
+            IN_EQ.set((at, || OTHER.get().unwrap().invalidate(&1)));
+            2
+        };
+        let nested = || other.get_or_insert_with(1, || cache.get_or_insert_with(Hostile(2), load));
+        let result = catch_unwind(AssertUnwindSafe(nested));
+        IN_EQ.set(NOTHING);
+        // Both caches work.
+        cache.invalidate(&Hostile(2));
+        other.invalidate(&1);
+        assert_eq!(other.get_or_insert_with(1, || cache.get_or_insert_with(Hostile(2), || 3)), 3);
+        cache.invalidate(&Hostile(2));
+        other.invalidate(&1);
+        result.ok()
+    });
+    assert_eq!((looked_up, inserted, after), (Some(2), None, Some(2)));
+}
+
+/// A load ends while `compute` decides to remove the key, or to set a value that is too heavy.
+#[test]
+fn a_load_that_ends_during_compute_is_removed() {
+    for decision in [None, Some(11)] {
+        let cache = &Cache::builder().capacity(10).weigher(|_, &weight: &u64| weight).build();
+        let (begin, is_begun) = mpsc::channel();
+        let (end, must_end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let mut load = Some(scope.spawn(move || {
+                cache.get_or_insert_with(1, || {
+                    begin.send(()).unwrap();
+                    must_end.recv_timeout(patience()).unwrap();
+                    5
+                })
+            }));
+            is_begun.recv_timeout(patience()).unwrap();
+            let mut found = Vec::new();
+            let decide = |old: Option<&u64>| {
+                found.push(old.copied());
+                if let Some(load) = load.take() {
+                    end.send(()).unwrap();
+                    assert_eq!(load.join().unwrap(), 5);
+                }
+                Ok::<_, ()>(decision)
+            };
+            assert_eq!(cache.compute(1, decide, &relativist::read()).is_ok(), decision.is_none());
+            assert_eq!((found, cache.peek(&1)), (vec![None, Some(5)], None));
+        });
     }
 }
 

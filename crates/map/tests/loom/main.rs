@@ -22,4 +22,5 @@ mod private;
 mod random;
 mod rename;
 mod scene;
+mod settled;
 mod updates;

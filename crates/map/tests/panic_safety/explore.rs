@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, yield_now};
-use std::time::Instant;
+use std::thread::{self, JoinHandle};
 
 use relativist::{AllocError, Stats, read};
-use relativist_testing::patience;
+use relativist_testing::{patience, wait_until};
 
 use crate::operations::{Map, Operation, Set, builder};
 use crate::parts::{Bench, KEYS, Name, Part};
@@ -171,11 +170,7 @@ impl Setting {
         let reader = Reader::enter();
         let resized = Arc::clone(subject);
         let resizer = thread::spawn(move || resized.resize_to(buckets).unwrap());
-        let end = Instant::now() + patience();
-        while subject.stats().buckets != buckets {
-            assert!(Instant::now() < end, "the new array was not published in time");
-            yield_now();
-        }
+        wait_until("the new array", || subject.stats().buckets == buckets);
         act();
         contents(&**subject);
         drop(reader);

@@ -1,10 +1,11 @@
 //! Caches that several threads fill, empty and shrink: the weight stays exact, and each entry is in
-//! a queue, from which it can be evicted.
+//! a queue, from which it can be evicted. A removal cancels a load.
 
 use std::sync::Arc;
 
 use relativist::Cache;
 use shuttle::rand::{Rng, thread_rng};
+use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread::spawn;
 
 use crate::explore;
@@ -49,7 +50,7 @@ fn step(cache: &Cache<u64, Tracked, Hashing>, tally: &'static Tally) {
 #[test]
 fn a_cache_stays_within_its_limit() {
     static TALLY: Tally = Tally::new();
-    explore(2000, || {
+    explore(10_000, || {
         let cache = Cache::builder().capacity(CAPACITY).weigher(weigh).hasher(UNMIXED).build();
         let cache: Arc<Cache<u64, Tracked, Hashing>> = Arc::new(cache);
         let threads: Vec<_> = (0..THREADS)
@@ -68,5 +69,52 @@ fn a_cache_stays_within_its_limit() {
         assert_eq!((cache.len(), cache.weight()), (0, 0));
         drop(cache);
         TALLY.assert_live(0);
+    });
+}
+
+/// Threads insert the same keys into a full cache. An entry that was queued, but could not be
+/// inserted, leaves its queue.
+#[test]
+fn refused_entries_leave_their_queues() {
+    static TALLY: Tally = Tally::new();
+    explore(5000, || {
+        let cache: Arc<Cache<u64, Tracked, Hashing>> = Arc::new(Cache::builder().capacity(2).hasher(UNMIXED).build());
+        let insert = |cache: &Cache<_, _, _>, key| assert!(cache.insert(key, Tracked::new(key, &TALLY)).is_ok());
+        insert(&cache, 10);
+        insert(&cache, 11);
+        let threads = [[1, 2], [1, 3], [2, 1]].map(|keys| {
+            let cache = Arc::clone(&cache);
+            spawn(move || keys.into_iter().for_each(|key| insert(&cache, key)))
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        // A thread that made room for a key may find that another thread has inserted it.
+        assert!((1..=2).contains(&cache.len()) && cache.weight() == cache.len() as u64);
+        cache.set_capacity(0);
+        assert_eq!((cache.len(), cache.weight()), (0, 0));
+        drop(cache);
+        TALLY.assert_live(0);
+    });
+}
+
+/// A key is loaded while another thread changes what the loader reads, removes the key, and then
+/// changes what it finds. Nothing stays that comes from the cancelled load.
+#[test]
+fn nothing_comes_back_from_a_cancelled_load() {
+    explore(5000, || {
+        let cache: Arc<Cache<u64, u64, Hashing>> = Arc::new(Cache::builder().capacity(2).hasher(UNMIXED).build());
+        let source = Arc::new(AtomicU64::new(0));
+        let load = {
+            let (cache, source) = (Arc::clone(&cache), Arc::clone(&source));
+            spawn(move || cache.get_or_insert_with(1, || source.load(SeqCst)))
+        };
+        source.store(1, SeqCst);
+        cache.invalidate(&1);
+        for _ in 0..3 {
+            let guard = relativist::read();
+            let add = |old: Option<&u64>| old.map(|n| Some(n + 100)).ok_or(());
+            _ = cache.compute(1, add, &guard);
+        }
+        load.join().unwrap();
+        assert!(cache.peek(&1).is_none_or(|value| value % 100 == 1), "{:?}", cache.peek(&1));
     });
 }

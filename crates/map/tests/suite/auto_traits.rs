@@ -13,7 +13,7 @@ use relativist::{
     PolicyError, PrivateMap, RenameError, Resizing, Stats, Values, cache, flat, private,
 };
 
-use crate::traits::{OnlySend, OnlySync};
+use relativist_testing::{OnlySend, OnlySync, auto_traits};
 
 type Map<K, V, S = RandomState> = HashMap<K, V, S>;
 type Exclusive = &'static mut u64;

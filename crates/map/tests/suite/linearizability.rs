@@ -4,7 +4,8 @@ use std::array::from_fn;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+
+use relativist_testing::wait_until;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
@@ -135,10 +136,10 @@ fn keys_in_an_automatic_map() {
     let map: Map = HashMap::with_hasher(IDENTITY);
     let fill_and_empty = || {
         OTHERS.for_each(|key| _ = map.pin().insert(key, key));
-        OTHERS.for_each(|key| _ = map.pin().remove(&key));
+        wait_until("the map to grow", || map.buckets() > 300);
         let grown = map.buckets();
-        // Until the worker has shrunk it, for a moment at most.
-        (0..20).take_while(|_| map.buckets() == grown).for_each(|_| thread::sleep(Duration::from_millis(1)));
+        OTHERS.for_each(|key| _ = map.pin().remove(&key));
+        wait_until("the map to shrink", || map.buckets() < grown);
     };
     assert_linearizable_during(&map, KEYS, fill_and_empty);
 }

@@ -4,10 +4,6 @@
 
 use relativist_testing as _;
 
-#[path = "../support/auto_traits.rs"]
-#[macro_use]
-mod traits;
-
 mod allocation;
 #[path = "../support/alongside.rs"]
 mod alongside;

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use relativist::Resizing;
+use relativist_testing::patience;
 
 use crate::tested::{build, builder};
 
@@ -18,12 +19,17 @@ const TIME: Duration = Duration::from_secs(10);
 /// Releases both threads as simultaneously as possible. They spin for long before they yield, so
 /// that they sometimes run at the same time even on a busy machine.
 fn meet(arrived: &AtomicUsize, round: u64) {
-    let both = 2 * (round as usize + 1);
+    let (both, begin) = (2 * (round as usize + 1), Instant::now());
     arrived.fetch_add(1, SeqCst);
     let mut looks = 0;
     while arrived.load(SeqCst) < both {
         looks += 1;
-        if looks % 20_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        if looks % 20_000 > 0 {
+            std::hint::spin_loop();
+            continue;
+        }
+        assert!(begin.elapsed() < patience(), "the other thread does not arrive");
+        thread::yield_now();
     }
 }
 

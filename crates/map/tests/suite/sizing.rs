@@ -1,23 +1,17 @@
 //! The initial sizes of maps, and the sizes to which they are resized.
 
 use std::ops::RangeInclusive;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use relativist::raw::Table;
 use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use crate::hashing::MIXED;
 
 /// Waits until the background thread has resized a map to this number of buckets.
 #[track_caller]
 fn wait_for_buckets<V>(map: &HashMap<u64, V>, expected: RangeInclusive<usize>) {
-    let end = Instant::now() + patience();
-    while !expected.contains(&map.buckets()) {
-        assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
-        sleep(Duration::from_millis(1));
-    }
+    wait_until(&format!("{expected:?} buckets"), || expected.contains(&map.buckets()));
 }
 
 fn fill(map: &HashMap<u64, u64>, entries: u64) {

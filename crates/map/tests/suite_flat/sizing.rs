@@ -8,7 +8,7 @@ use std::thread::{scope, sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use relativist::{BuildError, PolicyError, Relocatable, Resizing};
-use relativist_testing::patience;
+use relativist_testing::{patience, wait_until};
 
 use crate::hashing::MIXED;
 use crate::tested::{HashMap, build, builder, try_build};
@@ -16,11 +16,7 @@ use crate::tested::{HashMap, build, builder, try_build};
 /// Waits until updates and the background thread have resized a map to this number of buckets.
 #[track_caller]
 fn wait_for_buckets(map: &HashMap<u64, u64>, expected: RangeInclusive<usize>) {
-    let end = Instant::now() + patience();
-    while !expected.contains(&map.buckets()) {
-        assert!(Instant::now() < end, "{} buckets instead of {expected:?}", map.buckets());
-        sleep(Duration::from_millis(1));
-    }
+    wait_until(&format!("{expected:?} buckets"), || expected.contains(&map.buckets()));
 }
 
 fn fill(map: &HashMap<u64, u64>, entries: u64) {
@@ -81,11 +77,7 @@ fn reserving_less_keeps_the_larger_size() {
     HELD.store(true, SeqCst);
     scope(|scope| {
         scope.spawn(|| map.reserve(3000));
-        let end = Instant::now() + patience();
-        while !IS_MOVING.load(SeqCst) {
-            assert!(Instant::now() < end, "the first thread moves no key");
-            yield_now();
-        }
+        wait_until("the first thread to move a key", || IS_MOVING.load(SeqCst));
         scope.spawn(|| {
             let _pinned = map.pin();
             map.reserve(100);

@@ -4,11 +4,10 @@
 use std::mem::forget;
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Instant;
 
 use relativist::{HashMap, PrivateMap, Resizing};
 use relativist_rcu::{GracePeriod, barrier, wait_for_readers};
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use crate::tested::{builder, reclaim};
 use crate::tracked::{Tally, Tracked};
@@ -17,16 +16,6 @@ type Map = PrivateMap<u64, Tracked>;
 
 fn filled(keys: std::ops::Range<u64>, tally: &'static Tally) -> Map {
     keys.map(|n| (n, Tracked::new(n, tally))).collect()
-}
-
-/// Polls until the condition holds.
-#[track_caller]
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + patience();
-    while !condition() {
-        assert!(Instant::now() < end, "it never happens");
-        thread::yield_now();
-    }
 }
 
 /// T11: an entry lives as long as the handles that may have found it, whichever threads they are
@@ -71,7 +60,7 @@ fn a_handle_that_stays_delays_nothing_else() {
     barrier();
     TALLY.assert_live(10);
     let grace = GracePeriod::start();
-    wait_until(|| grace.has_passed());
+    wait_until("the grace period", || grace.has_passed());
     pinned.get(&1).unwrap().assert_of(1);
 }
 
@@ -84,7 +73,7 @@ fn a_handle_that_stays_does_not_delay_resizes() {
     for n in 0..50_000 {
         pinned.insert(n, n);
     }
-    wait_until(|| map.buckets() >= 50_000 && !map.is_resizing());
+    wait_until("the end of growth", || map.buckets() >= 50_000 && !map.is_resizing());
     map.resize_to(64).unwrap();
     map.shrink_to_fit().unwrap();
     assert!((0..50_000).all(|n| pinned.get(&n) == Some(&n)));

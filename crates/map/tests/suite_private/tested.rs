@@ -1,10 +1,8 @@
 //! The map that is tested by the modules that all suites share. The suites of `HashMap` and
 //! `FlatMap` have a module of the same name for their maps.
 
-use std::time::Instant;
-
 use relativist::{BuildError, Builder, Resizing};
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use crate::hostile::Map;
 use crate::tracked::Tally;
@@ -31,10 +29,7 @@ pub fn manual<K, V, S>(hasher: S) -> HashMap<K, V, S> {
 /// Drops all entries that were removed. The caller has no handle.
 #[track_caller]
 pub fn reclaim<K, V, S>(map: &HashMap<K, V, S>) {
-    let end = Instant::now() + patience();
-    while map.reclaim() > 0 {
-        assert!(Instant::now() < end, "{} entries wait for a handle that nobody has", map.pending());
-    }
+    wait_until("removed entries to be dropped", || map.reclaim() == 0);
 }
 
 /// Does what `hostile` does with this map only. What it returns must be intact.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use relativist::Resizing;
 use relativist::flat::Relocatable;
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
@@ -220,10 +220,10 @@ fn an_automatic_map_follows_the_number_of_entries() {
     let grow_and_shrink = || {
         for _ in rounds().step_by(20) {
             insert_all(&map, RESIDENTS..ALL, &TALLY);
-            eventually(|| map.buckets() as u64 > ALL / MAX_LOAD, "the map has grown");
+            wait_until("the map to grow", || map.buckets() as u64 > ALL / MAX_LOAD);
             let grown = map.buckets();
             remove_all(&map, RESIDENTS..ALL);
-            eventually(|| map.buckets() < grown, "the map has shrunk");
+            wait_until("the map to shrink", || map.buckets() < grown);
         }
     };
     alongside(|| look_up_all(&map, RESIDENTS), grow_and_shrink);
@@ -236,16 +236,6 @@ fn look_up_all(map: &Map, residents: u64) {
     let pinned = map.pin();
     for key in 0..residents {
         pinned.get(&key).unwrap_or_else(|| panic!("T1: {key} was missed")).assert_of(key);
-    }
-}
-
-/// Waits until the condition is true.
-#[track_caller]
-fn eventually(condition: impl Fn() -> bool, what: &str) {
-    let end = Instant::now() + patience();
-    while !condition() {
-        assert!(Instant::now() < end, "it never happens: {what}");
-        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -2,11 +2,9 @@
 //! are counted.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use relativist::flat::Relocatable;
-use relativist_testing::patience;
+use relativist_testing::wait_until;
 
 use crate::random::mix;
 
@@ -36,13 +34,10 @@ impl Tally {
     /// its values are dropped when that is done.
     #[track_caller]
     pub fn assert_live(&self, expected: u64) {
-        let end = Instant::now() + patience();
-        relativist_rcu::barrier();
-        while self.live() != expected {
-            assert!(Instant::now() < end, "{} values are alive instead of {expected}", self.live());
-            sleep(Duration::from_millis(1));
+        wait_until(&format!("{expected} values to be left"), || {
             relativist_rcu::barrier();
-        }
+            self.live() == expected
+        });
         assert_eq!(self.faults.load(Relaxed), 0, "values were dropped twice or overwritten");
     }
 }

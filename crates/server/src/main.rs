@@ -2,7 +2,7 @@
 //! handles signals.
 
 use relativistd::observability::log;
-use relativistd::process::allocator::BySize;
+use relativistd::process::allocator::map_large_blocks;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
 use relativistd::process::signals::HeldSignals;
 use relativistd::process::{signals, systemd};
@@ -10,13 +10,8 @@ use relativistd::{CommandLine, Ended, Server, StartError, options};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-// Sanitizers have an allocator of their own, and cannot see what another one frees.
-#[cfg(not(any(relativist_sanitizer = "thread", relativist_sanitizer = "address")))]
-#[global_allocator]
-static ALLOCATOR: BySize = BySize;
-
 fn main() -> ExitCode {
-    BySize::set_up();
+    map_large_blocks();
     // Without a working directory, relative paths cannot be opened in any case.
     let folder = std::env::current_dir().unwrap_or_default();
     let line = match CommandLine::parse(std::env::args_os(), folder) {

@@ -200,7 +200,7 @@ impl<'o> Unprivileged<'o> {
         let (caches, restored) = match (&mut self.predecessor, &self.snapshot) {
             // It has removed its snapshot, or has newer items.
             (Some(predecessor), _) => {
-                let caches = predecessor.take_items(empty, &self.log)?;
+                let caches = predecessor.take_items(empty, &ticker, &self.log)?;
                 return Ok(Loaded { start: self, admin, ticker, caches, restored: None });
             }
             (None, Some(snapshot)) => {

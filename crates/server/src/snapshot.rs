@@ -26,7 +26,7 @@ pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
 use moment::{BootId, Moment};
 use nix::unistd::{AccessFlags, access};
-use relativist_cache::{Cache, OutOfMemory};
+use relativist_cache::{Cache, OutOfMemory, Ticker};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -136,16 +136,22 @@ impl Snapshot {
     }
 }
 
-/// Sends the items of all `caches` to another process, and returns their number. No other thread
-/// may execute requests meanwhile.
-pub(crate) fn send(out: &mut impl Write, caches: &[(&str, &Cache)]) -> io::Result<u64> {
-    format::write(out, caches, Occasion::End, &Moment::now(None))
+/// Sends the items of all `caches`, whose clock is that of `ticker`, to another process, and
+/// returns their number. No other thread may execute requests meanwhile.
+pub(crate) fn send(out: &mut impl Write, caches: &[(&str, &Cache)], ticker: &Ticker) -> io::Result<u64> {
+    // The clock may be behind, because the thread that drives it stands still.
+    format::write(out, caches, Occasion::End, &Moment::at_tick(ticker, None))
 }
 
-/// Receives the items of another process into the caches that `named` returns, which are empty.
-/// Returns how many there are, and how many were left out.
-pub(crate) fn receive<'c>(source: &mut impl Read, named: impl Fn(&str) -> Option<&'c Cache>) -> io::Result<(u64, u64)> {
-    match format::read(io::BufReader::new(source), None, named, false, &Moment::now(None)) {
+/// Receives the items of another process into the caches that `named` returns, which are empty, and
+/// whose clock is that of `ticker`. Returns how many there are, and how many were left out.
+pub(crate) fn receive<'c>(
+    source: &mut impl Read,
+    named: impl Fn(&str) -> Option<&'c Cache>,
+    ticker: &Ticker,
+) -> io::Result<(u64, u64)> {
+    // The clock may be behind, because nothing drives it yet.
+    match format::read(io::BufReader::new(source), None, named, false, &Moment::at_tick(ticker, None)) {
         Ok(Summary { items, left_out }) => Ok((items, left_out)),
         Err(Refusal::Unreadable(error)) => Err(error),
         Err(Refusal::Torn) => Err(io::ErrorKind::UnexpectedEof.into()),

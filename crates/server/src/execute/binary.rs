@@ -83,11 +83,11 @@ impl Executor<'_> {
             (Change::Mark { expiry, add: Marks::FETCHED, is_access: true }, present.lookup)
         };
         let mut size = 0;
-        let show = |hit: Hit<'_>| {
+        let show = |mut hit: Hit<'_>| {
             size = hit.value.len();
             let key = if request.opcode == Opcode::GetAndTouchKey { request.key } else { b"" };
-            let value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
-            self.append_item(request, key, &Hit { value, ..hit }, out);
+            hit.value = if request.opcode == Opcode::Touch { b"" } else { hit.value };
+            self.append_item(request, key, &hit, out);
         };
         let lookup = self.tenant.cache.update(request.key, touch, show).unwrap_or_else(|_| {
             self.tenant.cache.delete(request.key);
@@ -102,7 +102,7 @@ impl Executor<'_> {
     /// Appends the reply with an item, and with `key` if the command asks for it.
     #[inline(always)]
     fn append_item(&self, request: &Request<'_>, key: &[u8], hit: &Hit<'_>, out: &mut Replies) {
-        let (header, cas) = (&request.header, self.visible(hit.cas));
+        let (header, cas) = (&request.header, self.visible(hit.cas()));
         match self.pin_large(hit) {
             None => reply::value(&mut out.bytes, header, hit.flags, cas, key, hit.value),
             Some(value) => {
@@ -123,7 +123,7 @@ impl Executor<'_> {
         // With `-C` items have no CAS value to compare with.
         let compare = if self.shared.options.disable_cas { 0 } else { request.header.cas };
         let mut cas = 0;
-        let show = |hit: Hit<'_>| cas = self.visible(hit.cas);
+        let show = |hit: Hit<'_>| cas = self.visible(hit.cas());
         let outcome = match request.opcode {
             Opcode::Append | Opcode::Prepend => self.binary_join(request, compare, show),
             _ => self.binary_put(request, compare, show),
@@ -163,7 +163,7 @@ impl Executor<'_> {
                 (0, Opcode::Replace, None) => Store::NotFound,
                 (0, _, _) => Store::Stored,
                 (_, _, None) => Store::NotFound,
-                (cas, _, Some(item)) if cas != item.cas => Store::Exists,
+                (cas, _, Some(item)) if cas != item.cas() => Store::Exists,
                 _ => Store::Stored,
             };
             (store == Store::Stored, store)
@@ -183,7 +183,7 @@ impl Executor<'_> {
         };
         let join = |present: Present<'_>| match present.item {
             None => (Change::Keep, Store::NotStored),
-            Some(item) if compare != 0 && compare != item.cas => (Change::Keep, Store::Exists),
+            Some(item) if compare != 0 && compare != item.cas() => (Change::Keep, Store::Exists),
             Some(item) if self.is_too_large(request.key, item.value.len() + request.value.len()) => {
                 (Change::Keep, Store::NotStored)
             }
@@ -204,7 +204,7 @@ impl Executor<'_> {
                 let expiry = Expiry::from_unsigned(exptime, present.now);
                 (Change::Put(New { expiry, ..New::plain(0, Value::Number(number)) }), Ok(true))
             }
-            Some(item) if compare != 0 && compare != self.visible(item.cas) => (Change::Keep, Err(Status::Exists)),
+            Some(item) if compare != 0 && compare != self.visible(item.cas()) => (Change::Keep, Err(Status::Exists)),
             Some(item) => match parse(item.value) {
                 None => (Change::Keep, Err(Status::NotANumber)),
                 Some(present) => {
@@ -213,7 +213,7 @@ impl Executor<'_> {
                 }
             },
         };
-        let outcome = self.tenant.cache.update(request.key, step, |hit| cas = self.visible(hit.cas));
+        let outcome = self.tenant.cache.update(request.key, step, |hit| cas = self.visible(hit.cas()));
         let outcome = outcome.unwrap_or(Err(Status::OutOfMemory));
         self.record_arithmetic(
             request.key,
@@ -244,7 +244,7 @@ impl Executor<'_> {
         let mut size = None;
         let decide = |present: Present<'_>| match present.item {
             None => (Change::Keep, Status::NotFound),
-            Some(item) if compare != 0 && compare != self.visible(item.cas) => (Change::Keep, Status::Exists),
+            Some(item) if compare != 0 && compare != self.visible(item.cas()) => (Change::Keep, Status::Exists),
             Some(item) => {
                 size = Some(item.value.len());
                 (Change::Remove, Status::Success)

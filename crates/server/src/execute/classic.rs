@@ -96,7 +96,7 @@ impl Executor<'_> {
             let key = keys[index];
             let (lookup, size) = match found {
                 Ok(hit) => {
-                    let cas = with_cas.then(|| self.visible(hit.cas));
+                    let cas = with_cas.then(|| self.visible(hit.cas()));
                     self.append_hit(out, key, cas, &hit);
                     (Lookup::Hit, hit.value.len())
                 }
@@ -122,7 +122,7 @@ impl Executor<'_> {
         let mut size = 0;
         let visit = |hit: Hit<'_>| {
             size = hit.value.len();
-            let cas = fetch.with_cas.then(|| self.visible(hit.cas));
+            let cas = fetch.with_cas.then(|| self.visible(hit.cas()));
             self.append_hit(out, key, cas, &hit);
         };
         match fetch.exptime {

@@ -159,7 +159,7 @@ impl Executor<'_> {
                 let end = hit.ttl().map_or(-1, |ttl| i64::from(hit.now) + i64::from(ttl));
                 let accessed = hit.now.saturating_sub(hit.idle);
                 let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
-                let (key, cas) = (encode_percent(hit.key), self.visible(hit.cas));
+                let (key, cas) = (encode_percent(hit.key), self.visible(hit.cas()));
                 let (size, flags) = (hit.size, hit.flags);
                 writeln!(
                     out,

@@ -91,7 +91,7 @@ impl Executor<'_> {
             }
             let ttl = hit.ttl().map_or(-1, i64::from);
             let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };
-            let (idle, cas, size) = (hit.idle, self.visible(hit.cas), hit.size);
+            let (idle, cas, size) = (hit.idle, self.visible(hit.cas()), hit.size);
             write!(out, " exp={ttl} la={idle} cas={cas} fetch={fetched} cls={CLASS} size={size}\r\n")
                 .expect("writing to a Vec does not fail");
         });

@@ -225,7 +225,7 @@ impl Executor<'_> {
             response_obj_bytes: buffers.outputs,
             read_buf_count: 0,
             read_buf_bytes: buffers.inputs,
-            read_buf_bytes_free: 0,
+            read_buf_bytes_free: shared.buffer_limit.idle(),
             read_buf_oom: shared.buffer_limit.closed(),
             reserved_fds: crate::process::resources::descriptors_of_our_own(shared.options.threads),
         }

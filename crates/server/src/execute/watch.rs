@@ -215,7 +215,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_cache::Expiry;
+    use relativist_cache::{Cache, Clock, Content, Mode};
 
     #[test]
     fn a_slow_watcher_loses_lines_and_receives_their_number() {
@@ -240,27 +240,19 @@ mod tests {
     #[test]
     fn watchers_of_evictions_are_notified() {
         let watch = Watch::new(1000, 2);
-        let (flags, cas, number, size) = (0, 1, 1, 100);
-        let (expiry, marks) = (Expiry::from_protocol(60, 1000), Marks::FETCHED);
-        let hit = Hit {
-            key: b"a b",
-            flags,
-            cas,
-            value: b"four",
-            expiry,
-            idle: 7,
-            marks,
-            size,
-            now: 1000,
-            number,
-            source: None,
-        };
+        let clock = Arc::new(Clock::new(1000));
+        let cache = Cache::new(Arc::clone(&clock), 1 << 20, 1 << 20).unwrap();
+        for (key, exptime) in [(&b"a b"[..], 67), (b"other", 0)] {
+            cache.store(Mode::Set, key, Content { flags: 0, exptime, value: b"four" });
+        }
+        cache.get(b"a b", |_| ());
+        clock.set(1007);
         let others = watch.subscribe(Topic::Deletions as u8).unwrap();
         assert!(!watch.is_watching());
         let watcher = watch.subscribe(Topic::Evictions as u8).unwrap();
         assert!(watch.is_watching());
-        watch.evicted(hit);
-        watch.evicted(Hit { key: b"other", expiry: Expiry::NEVER, marks: Marks::NONE, ..hit });
+        cache.peek(b"a b", |hit| watch.evicted(hit));
+        cache.peek(b"other", |hit| watch.evicted(hit));
         let mut out = Vec::new();
         others.take(&mut out);
         assert!(out.is_empty());

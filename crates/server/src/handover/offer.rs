@@ -106,7 +106,7 @@ impl Offer {
         let caches: Vec<_> = self.shared.caches(&tenants).collect();
         let last_cas = caches.iter().map(|(_, cache)| cache.last_cas()).max().unwrap_or_default();
         wire.write_all(&last_cas.to_le_bytes())?;
-        let items = snapshot::send(wire, &caches)?;
+        let items = snapshot::send(wire, &caches, &self.shared.ticker)?;
         wire.expect(LOADED)?;
         wire.write_all(&[GO])?;
         Ok(items)

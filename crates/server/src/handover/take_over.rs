@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::security::privileges;
 use crate::snapshot;
 use crate::tenants::Caches;
-use relativist_cache::OutOfMemory;
+use relativist_cache::{OutOfMemory, Ticker};
 use socket2::{Socket, Type};
 use std::cell::RefCell;
 use std::fs;
@@ -84,10 +84,12 @@ impl Predecessor {
         meet().map_err(|error| cannot_take_over(path, error))
     }
 
-    /// Caches made by `make` with the items of the server, which executes no requests from now on.
+    /// Caches made by `make`, with the clock of `ticker`, and with the items of the server, which
+    /// executes no requests from now on.
     pub(crate) fn take_items(
         &mut self,
         make: impl FnOnce() -> Result<Caches, OutOfMemory>,
+        ticker: &Ticker,
         log: &Log,
     ) -> Result<Caches, StartError> {
         let (caches, start) = (make().map_err(|_| StartError::NoMemory)?, Instant::now());
@@ -96,7 +98,7 @@ impl Predecessor {
             let mut last_cas = [0; 8];
             self.wire.read_exact(&mut last_cas)?;
             let caches = caches.with_cas_after(u64::from_le_bytes(last_cas));
-            let (items, left_out) = snapshot::receive(&mut self.wire, |name| caches.named(name))?;
+            let (items, left_out) = snapshot::receive(&mut self.wire, |name| caches.named(name), ticker)?;
             Ok((caches, items, left_out))
         };
         let (caches, items, left_out) = take().map_err(|error| cannot_take_over(&self.path, error))?;

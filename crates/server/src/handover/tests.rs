@@ -2,7 +2,7 @@
 
 use super::wire::{HEADER, Header, Passed, VERSION, Wire};
 use crate::snapshot;
-use relativist_cache::{Cache, Clock, Content, Mode};
+use relativist_cache::{Cache, Clock, Content, Mode, Ticker};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn cache() -> Cache {
 /// Receives items into an empty cache.
 fn receive(mut sent: &[u8]) -> std::io::Result<(u64, u64)> {
     let cache = cache();
-    snapshot::receive(&mut sent, |name| name.is_empty().then_some(&cache))
+    snapshot::receive(&mut sent, |name| name.is_empty().then_some(&cache), &Ticker::new())
 }
 
 /// A sequence of numbers that looks random.
@@ -46,6 +46,29 @@ fn only_headers_of_this_version_are_accepted() {
     assert!(Header::parse(&Header { version: VERSION + 1, ..good }.to_bytes()).is_err());
 }
 
+/// The clocks of both processes may be behind, because no thread drives them meanwhile.
+#[test]
+fn items_keep_the_second_in_which_they_expire() {
+    for (behind, successor_behind) in [(0, 0), (1, 0), (0, 1), (3, 1)] {
+        let [old, new] = [Ticker::new(), Ticker::new()];
+        let cache = |ticker: &Ticker| Cache::new(Arc::clone(ticker.clock()), 16 << 20, 1 << 20).unwrap();
+        let [items, copies] = [cache(&old), cache(&new)];
+        let expiry = |cache: &Cache| {
+            let mut expiry = 0;
+            cache.peek(b"key", |hit| expiry = hit.expiry.to_bits());
+            expiry
+        };
+        items.store(Mode::Set, b"key", Content { flags: 0, exptime: 100, value: b"value" });
+        old.clock().set(old.clock().now() - behind);
+        new.clock().set(new.clock().now() - successor_behind);
+        let mut sent = Vec::new();
+        assert_eq!(snapshot::send(&mut sent, &[("", &items)], &old).unwrap(), 1);
+        snapshot::receive(&mut &sent[..], |name| name.is_empty().then_some(&copies), &new).unwrap();
+        assert!(expiry(&items) > 0);
+        assert_eq!(expiry(&copies), expiry(&items), "{behind} {successor_behind}");
+    }
+}
+
 #[test]
 fn items_that_are_cut_off_or_changed_are_refused() {
     let old = cache();
@@ -54,7 +77,7 @@ fn items_that_are_cut_off_or_changed_are_refused() {
         old.store(Mode::Set, key.as_bytes(), Content { flags: n, exptime: 0, value: key.as_bytes() });
     }
     let mut sent = Vec::new();
-    assert_eq!(snapshot::send(&mut sent, &[("", &old)]).unwrap(), 20);
+    assert_eq!(snapshot::send(&mut sent, &[("", &old)], &Ticker::new()).unwrap(), 20);
     assert_eq!(receive(&sent).unwrap(), (20, 0));
     for length in 0..sent.len() {
         let error = receive(&sent[..length]).unwrap_err();

@@ -16,6 +16,8 @@ const MIN_PUBLISHED: usize = 64 << 10;
 pub struct BufferLimit {
     inputs: AtomicUsize,
     outputs: AtomicUsize,
+    /// Bytes of buffers that no connection uses. They do not count towards the limit.
+    idle: AtomicUsize,
     limit: AtomicUsize,
     closed: AtomicU64,
 }
@@ -34,6 +36,7 @@ pub struct BufferBytes {
 pub struct WorkerUsage {
     held: BufferBytes,
     published: BufferBytes,
+    published_idle: usize,
 }
 
 impl BufferBytes {
@@ -49,6 +52,7 @@ impl BufferLimit {
         BufferLimit {
             inputs: AtomicUsize::new(0),
             outputs: AtomicUsize::new(0),
+            idle: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
             closed: AtomicU64::new(0),
         }
@@ -69,6 +73,12 @@ impl BufferLimit {
     pub fn held(&self) -> BufferBytes {
         // Relaxed (both): numbers that guard no memory.
         BufferBytes { inputs: self.inputs.load(Ordering::Relaxed), outputs: self.outputs.load(Ordering::Relaxed) }
+    }
+
+    /// Bytes of buffers that no connection uses, exact to 64 KiB per worker.
+    pub fn idle(&self) -> usize {
+        // Relaxed: a number that guards no memory.
+        self.idle.load(Ordering::Relaxed)
     }
 
     /// Whether the limit is exceeded.
@@ -111,7 +121,7 @@ impl WorkerUsage {
 
     /// Publishes the change since the last time, unless it is small. True if it was published.
     pub fn publish(&mut self, buffers: &BufferLimit) -> bool {
-        let WorkerUsage { held, published } = self;
+        let WorkerUsage { held, published, .. } = self;
         let is_large = held.inputs.abs_diff(published.inputs) > MIN_PUBLISHED
             || held.outputs.abs_diff(published.outputs) > MIN_PUBLISHED;
         if is_large {
@@ -121,6 +131,16 @@ impl WorkerUsage {
             *published = *held;
         }
         is_large
+    }
+
+    /// Publishes the bytes of buffers that the worker has and no connection uses, unless they have
+    /// hardly changed.
+    pub fn publish_idle(&mut self, idle: usize, buffers: &BufferLimit) {
+        if idle.abs_diff(self.published_idle) > MIN_PUBLISHED {
+            // Relaxed: as in `publish`.
+            buffers.idle.fetch_add(idle.wrapping_sub(self.published_idle), Ordering::Relaxed);
+            self.published_idle = idle;
+        }
     }
 }
 
@@ -146,5 +166,17 @@ mod tests {
         other.change(&mut large, BufferBytes::default());
         other.publish(&buffers);
         assert_eq!((buffers.held(), buffers.excess(11)), (small, None));
+    }
+
+    #[test]
+    fn idle_buffers_do_not_count_towards_the_limit() {
+        let buffers = BufferLimit::new(1 << 20);
+        let (mut one, mut other) = (WorkerUsage::default(), WorkerUsage::default());
+        one.publish_idle(2 << 20, &buffers);
+        other.publish_idle(3 << 20, &buffers);
+        other.publish_idle((3 << 20) + 1, &buffers);
+        assert_eq!((buffers.idle(), buffers.is_exceeded()), (5 << 20, false));
+        one.publish_idle(0, &buffers);
+        assert_eq!(buffers.idle(), 3 << 20);
     }
 }

@@ -83,6 +83,11 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// The bytes of buffers that the backend holds for the connection: received, and to be sent.
     fn held(&self, key: usize) -> (usize, usize);
 
+    /// The bytes of buffers that the backend holds for all connections together.
+    fn shared_buffers(&self) -> usize {
+        0
+    }
+
     /// Whether the backend pins memory of items for the connection.
     fn pins_memory(&self, _: usize) -> bool {
         false

@@ -371,6 +371,12 @@ impl Pool {
         }
     }
 
+    /// The bytes of all idle buffers.
+    pub(super) fn bytes(&self) -> usize {
+        let small = self.small_inputs.len() + self.small_outputs.len();
+        self.inputs.len() * INPUT_SIZE + self.output_bytes + small * SMALL
+    }
+
     /// The number of idle outputs.
     #[cfg(test)]
     pub(super) fn idle_outputs(&self) -> usize {

@@ -290,22 +290,17 @@ pub(crate) fn write_port_file(path: &Path, tcp: &[SocketAddr], udp: &[SocketAddr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use relativist_testing::poll;
     use socket2::SockRef;
-    use std::time::{Duration, Instant};
 
     /// Connects a client to `listener` by TCP, and returns the server's side.
     fn accepted(listener: &Listener) -> Stream {
         let _client = std::net::TcpStream::connect(listener.tcp_address().unwrap()).unwrap();
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            match listener.accept() {
-                Ok((stream, _)) => return stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
-                    std::thread::yield_now();
-                }
-                Err(error) => panic!("{error}"),
-            }
-        }
+        poll("a connection", || match listener.accept() {
+            Ok((stream, _)) => Some(stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        })
     }
 
     #[test]

@@ -165,6 +165,10 @@ impl<B: Backend> Backend for Tls<B> {
         self.channel(key).is_some_and(|channel| !channel.is_sending)
     }
 
+    fn shared_buffers(&self) -> usize {
+        self.inner.shared_buffers()
+    }
+
     fn held(&self, key: usize) -> (usize, usize) {
         let (received, sending) = self.inner.held(key);
         match self.channel(key) {

@@ -319,6 +319,10 @@ impl Backend for Uring {
         (line.received.capacity(), line.sending.capacity())
     }
 
+    fn shared_buffers(&self) -> usize {
+        buffers::LENGTH.get()
+    }
+
     fn pins_memory(&self, key: usize) -> bool {
         let line = &self.lines[key];
         line.received.pins_memory() || line.sending.pins_memory()

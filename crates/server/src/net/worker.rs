@@ -286,6 +286,8 @@ impl<B: Backend> Worker<B> {
                 stopper.stop();
             }
             self.enforce_buffer_limit();
+            let idle = self.pool.bytes() + self.backend.shared_buffers();
+            self.usage.publish_idle(idle, &self.shared.buffer_limit);
         }
     }
 

@@ -87,13 +87,13 @@ counters! {
     total_connections,
     /// Connections refused because there were too many.
     rejected_connections,
-    /// Keys asked for by `get`, `gets` and `mg`.
+    /// Keys asked for by `get`, `gets`, and `mg` without `T`.
     cmd_get,
     /// Stores attempted.
     cmd_set,
     /// `flush_all` commands.
     cmd_flush,
-    /// Keys asked for by `touch`, `gat` and `gats`.
+    /// Keys asked for by `touch`, `gat`, `gats`, and `mg` with `T`.
     cmd_touch,
     /// `me` commands.
     cmd_meta,

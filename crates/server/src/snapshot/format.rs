@@ -185,7 +185,7 @@ impl<W: Write> Writer<'_, W> {
         payload.extend_from_slice(&hit.flags.to_le_bytes());
         payload.extend_from_slice(&hit.expiry.to_bits().to_le_bytes());
         if hit.marks.has(Marks::CLIENT_CAS) {
-            payload.extend_from_slice(&hit.cas.to_le_bytes());
+            payload.extend_from_slice(&hit.cas().to_le_bytes());
         }
         // Values are at most a gigabyte.
         payload.extend_from_slice(&(hit.value.len() as u32).to_le_bytes());

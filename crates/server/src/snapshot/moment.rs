@@ -1,5 +1,6 @@
 //! Moments that a server can compare with those of its predecessor, even if a clock was wrong.
 
+use relativist_cache::Ticker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, by the system's clocks.
@@ -20,6 +21,19 @@ impl Moment {
     pub(super) fn now(boot: Option<BootId>) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Moment { wall, boot: boot.zip(since_boot()) }
+    }
+
+    /// The current moment, at which `ticker` sets its clock. Both are in the same second, so that
+    /// times by this clock and moments can be compared to the second. (If the system's time was set
+    /// since the ticker was made, they differ by that change.)
+    pub(super) fn at_tick(ticker: &Ticker, boot: Option<BootId>) -> Moment {
+        loop {
+            let moment = Moment::now(boot);
+            ticker.tick();
+            if Moment::now(boot) == moment {
+                return moment;
+            }
+        }
     }
 
     /// Seconds from this moment to a later one; 0 if the clock was set back in between.
@@ -64,6 +78,16 @@ mod tests {
         assert_eq!(moment(1_000, 1, 50).until(&moment(900, 2, 7)), 0);
         let unknown = Moment { wall: 1_300, boot: None };
         assert_eq!(moment(1_000, 1, 50).until(&unknown), 300);
+    }
+
+    #[test]
+    fn a_tick_is_in_the_second_of_its_moment() {
+        let ticker = Ticker::new();
+        ticker.clock().set(1);
+        for _ in 0..1_000 {
+            let moment = Moment::at_tick(&ticker, None);
+            assert_eq!(moment.wall, u64::from(ticker.clock().now()));
+        }
     }
 
     #[test]

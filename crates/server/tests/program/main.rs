@@ -1,7 +1,5 @@
 //! Tests of the program: command line, signals, exit statuses.
 
-use relativist_testing as _;
-
 #[path = "../support/certificates.rs"]
 #[allow(dead_code, reason = "the suite needs more of it")]
 mod certificates;
@@ -17,6 +15,7 @@ mod tls;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use relativist_testing::{patience, poll, wait_until};
 use std::fs;
 use std::io::{BufRead, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -24,8 +23,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
 
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
@@ -61,20 +58,9 @@ impl Drop for Daemon {
     }
 }
 
-/// Repeats `attempt` until it returns a result.
-fn poll<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..9_000 {
-        if let Some(result) = attempt() {
-            return result;
-        }
-        sleep(Duration::from_millis(10));
-    }
-    panic!("no {what} after a minute and a half");
-}
-
 /// Waits for the file that the server writes, and returns its ports.
 fn ports(file: &Path) -> Vec<u16> {
-    let text = poll("port file", || fs::read_to_string(file).ok());
+    let text = poll("the port file", || fs::read_to_string(file).ok());
     text.lines().map(|line| line.strip_prefix("TCP INET: ").expect(line).parse().expect(line)).collect()
 }
 
@@ -125,7 +111,7 @@ fn a_storm_on_a_key_is_logged_once() {
         stats.lines().find_map(|line| line.strip_prefix("STAT uptime ")).unwrap().parse().unwrap()
     };
     let reported = uptime();
-    poll("time", || (uptime() > reported + 3).then_some(()));
+    wait_until("four seconds", || uptime() > reported + 3);
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGTERM).unwrap();
     assert!(!logs(&mut stderr, message), "it is reported twice");
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
@@ -269,7 +255,7 @@ fn a_unix_socket_replaces_a_stale_one_and_is_private() {
     let path = folder.path().join("socket");
     for _ in 0..2 {
         let daemon = Daemon::start(program().arg("-s").arg(&path));
-        let mut stream = poll("socket", || UnixStream::connect(&path).ok());
+        let mut stream = poll("the socket", || UnixStream::connect(&path).ok());
         ask_version(&mut stream);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
@@ -284,7 +270,7 @@ fn the_log_has_requests_and_replies_without_values() {
     let mut command = program();
     command.args(["-p", "-1", "-U", "-1", "-l", "127.0.0.1", "-I", "32k", "-vv"]);
     let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &file));
-    let words = poll("port file", || fs::read_to_string(&file).ok());
+    let words = poll("the port file", || fs::read_to_string(&file).ok());
     let port = |protocol: &str| {
         let port = words.lines().find_map(|line| line.strip_prefix(protocol)?.strip_prefix(" INET: "));
         port.expect(&words).parse::<u16>().unwrap()
@@ -306,7 +292,7 @@ fn the_log_has_requests_and_replies_without_values() {
     // This value is too large, and the next line is not a command, so it could be part of a value.
     let asker = UdpSocket::bind("127.0.0.1:0").unwrap();
     asker.connect(("127.0.0.1", port("UDP"))).unwrap();
-    asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    asker.set_read_timeout(Some(patience())).unwrap();
     let header = b"\0\x01\0\0\0\x01\0\0";
     let unstorable = [&header[..], b"set datagram 0 0 42000\r\n", &b"secret".repeat(7000), b"\r\n"].concat();
     asker.send(&unstorable).unwrap();
@@ -406,7 +392,7 @@ fn a_daemon_serves_when_its_starter_returns_and_removes_its_pid_file() {
     let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().map(Pid::from_raw).unwrap();
     ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
     kill(pid, Signal::SIGTERM).unwrap();
-    poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+    wait_until("the end of the daemon", || !pid_file.exists());
 }
 
 #[test]
@@ -430,7 +416,7 @@ fn a_daemon_changes_its_folder_and_still_finds_its_files() {
         stream.read_exact(&mut reply).unwrap();
         assert_eq!(&reply, b"STORED\r\n");
         kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
-        poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+        wait_until("the end of the daemon", || !pid_file.exists());
         assert!(items.exists(), "the snapshot is in the starter's folder");
         fs::remove_file(items).unwrap();
     }

@@ -1,6 +1,6 @@
 //! Tests of SIGHUP: options that change while the server runs, and options that cannot.
 
-use super::{Daemon, converse, poll, ports, program};
+use super::{Daemon, converse, poll, ports, program, wait_until};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -61,7 +61,7 @@ impl Reloadable {
         kill(Pid::from_raw(self.daemon.0.id() as i32), Signal::SIGHUP).unwrap();
         self.reloads += 1;
         let is_end = |line: &&str| line.contains("nothing was reloaded") || line.contains("were reloaded");
-        poll("end of a reload", || (self.log().lines().filter(is_end).count() >= self.reloads).then_some(()));
+        wait_until("the end of a reload", || self.log().lines().filter(is_end).count() >= self.reloads);
     }
 
     pub(super) fn ask(&self, requests: &str) -> String {
@@ -216,13 +216,13 @@ fn verbosity_idle_timeout_and_drain_can_change() {
     server.reload("verbose = 2\ndrain = 600\nextended = ['idle_timeout=1']\n");
     assert_eq!(idle.read(&mut [0]).unwrap(), 0, "closed after a second without requests");
     server.ask("get loudly\r\n");
-    poll("a request in the log", || server.log().contains("get loudly").then_some(()));
+    wait_until("a request in the log", || server.log().contains("get loudly"));
     server.reload("verbose = 1\ndrain = 600\n");
     server.ask("get quietly\r\n");
     let open = server.connect();
     assert!(is_served(&open));
     kill(Pid::from_raw(server.daemon.0.id() as i32), Signal::SIGTERM).unwrap();
-    poll("refused connection", || TcpStream::connect(("127.0.0.1", server.port)).err());
+    poll("a refused connection", || TcpStream::connect(("127.0.0.1", server.port)).err());
     assert!(is_served(&open), "served while the server drains");
     drop(open);
     assert_eq!(server.daemon.0.wait().unwrap().code(), Some(0));
@@ -363,9 +363,9 @@ fn a_daemon_reloads_the_file_of_the_folder_in_which_it_was_started() {
     let port = ports(&folder.path().join("ports"))[0];
     fs::write(&file, "memory-limit = 99\n").unwrap();
     kill(pid, Signal::SIGHUP).unwrap();
-    poll("new limit", || converse(port, "stats settings\r\n").contains("maxbytes 103809024").then_some(()));
+    wait_until("the new limit", || converse(port, "stats settings\r\n").contains("maxbytes 103809024"));
     kill(pid, Signal::SIGTERM).unwrap();
-    poll("end of the daemon", || (!pid_file.exists()).then_some(()));
+    wait_until("the end of the daemon", || !pid_file.exists());
 }
 
 #[test]

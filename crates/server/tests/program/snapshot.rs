@@ -1,6 +1,6 @@
 //! Tests of restarts with `--snapshot`.
 
-use super::{Daemon, converse, logs, poll, ports, program, run};
+use super::{Daemon, converse, logs, patience, ports, program, run, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -9,6 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 /// The number of items. Their snapshot has a few frames.
 const ITEMS: usize = 5_000;
@@ -84,7 +85,7 @@ fn after_a_crash_the_cache_starts_cold() {
     assert_eq!(converse(port, "get a\r\nset a 0 0 3\r\nold\r\n"), "END\r\nSTORED\r\n");
 
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
-    poll("snapshot", || file.exists().then_some(()));
+    wait_until("the snapshot", || file.exists());
     assert_eq!(converse(port, "delete a\r\n"), "DELETED\r\n");
     let (_, stderr) = daemon.end(Signal::SIGKILL);
     assert!(stderr.contains("only a server started with --warm-after-crash"), "{stderr}");
@@ -162,10 +163,11 @@ fn killing_the_writer_leaves_one_snapshot_or_the_other() {
         // Kill the writer at another time in each round: in the last one, after it has renamed the
         // draft.
         let min_length = length * (round as u64 - 1) / 5;
+        let began = Instant::now();
         while fs::metadata(&file).unwrap().ino() == before
             && fs::metadata(&draft).map_or(true, |draft| draft.len() < min_length)
         {
-            std::hint::spin_loop();
+            assert!(began.elapsed() < patience(), "the snapshot is not written");
         }
         daemon.end(Signal::SIGKILL);
         let (daemon, port) = start(&file, &mut warm());
@@ -218,7 +220,7 @@ fn without_descriptors_the_old_snapshot_stays_and_an_error_is_logged() {
     };
     ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
     save();
-    poll("snapshot", || file.exists().then_some(()));
+    wait_until("the snapshot", || file.exists());
     // Descriptors that are open stay open.
     let limit = Command::new("prlimit").arg("--nofile=3:3").args(["--pid", &id.to_string()]).status();
     assert!(limit.expect("util-linux is there").success());
@@ -250,18 +252,11 @@ fn a_file_that_is_no_snapshot_is_refused_and_the_cache_starts_empty() {
 fn without_a_file_a_request_for_a_snapshot_logs_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let port_file = folder.path().join("port");
-    let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
+    let mut daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
     let port = ports(&port_file)[0];
     // The server handles signals at the latest when it answers a request.
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
-    let mut stderr = String::new();
-    let mut daemon = daemon;
-    poll("warning", || {
-        let mut some = [0; 256];
-        let count = daemon.0.stderr.as_mut().unwrap().read(&mut some).unwrap();
-        stderr.push_str(&String::from_utf8_lossy(&some[..count]));
-        stderr.contains("no snapshot written").then_some(())
-    });
+    assert!(logs(&mut BufReader::new(daemon.0.stderr.as_mut().unwrap()), "no snapshot written"));
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
 }

@@ -1,7 +1,7 @@
 //! Tests of the start of the server: its actions as root, and what clients and operators see before
 //! it serves.
 
-use super::{Daemon, ask_version, converse, logs, poll, ports, program, run};
+use super::{Daemon, ask_version, converse, logs, patience, poll, ports, program, run, wait_until};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -14,7 +14,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Returns the user `nobody`, if this process can change to it.
 fn nobody() -> Option<User> {
@@ -37,7 +36,7 @@ fn free_ports<const N: usize>() -> (String, [u16; N]) {
 /// The status and the text of the reply to a check (`/healthz`, `/readyz`).
 fn check(path: &str, address: (&str, u16)) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("a reply in time");
@@ -57,7 +56,7 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     command.args(["-t", "1", "-v", "-o", "drop_privileges", "-l", &host, "-p", &port.to_string()]);
     command.args(["-U", &port.to_string(), "--admin", &format!("{host}:{admin}"), "-e"]).arg(&items);
     let mut daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
-    assert_eq!(poll("reply", || check("/readyz", (&host, admin))), "503 starting");
+    assert_eq!(poll("a reply", || check("/readyz", (&host, admin))), "503 starting");
     assert_eq!(check("/healthz", (&host, admin)).unwrap(), "200 ok");
 
     assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -73,15 +72,15 @@ fn no_client_is_served_before_the_snapshot_is_read() {
 
     // Close the pipe without writing to it.
     drop(File::options().write(true).open(&items).unwrap());
-    poll("port file", || port_file.exists().then_some(()));
+    wait_until("the port file", || port_file.exists());
     assert_eq!(check("/readyz", (&host, admin)).unwrap(), "200 ok");
     ask_version(&mut TcpStream::connect((&*host, port)).unwrap());
-    asker.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    asker.set_read_timeout(Some(patience())).unwrap();
     asker.send(b"\0\x02\0\0\0\x01\0\0mg early\r\n").unwrap();
     let mut reply = [0; 100];
     let count = asker.recv(&mut reply).unwrap();
     assert_eq!(reply[..count].escape_ascii().to_string(), r"\x00\x02\x00\x00\x00\x01\x00\x00EN\r\n");
-    poll("snapshot that was asked for meanwhile", || fs::metadata(&items).ok()?.is_file().then_some(()));
+    wait_until("the snapshot that was asked for meanwhile", || items.is_file());
     let (status, stderr) = daemon.end(Signal::SIGTERM);
     assert_eq!(status, Some(0), "{stderr}");
 }
@@ -240,7 +239,7 @@ fn root_makes_no_unix_socket_for_another_user() {
     let mut daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
     // The server would serve if it could make the socket.
-    let status = poll("end or socket", || match daemon.0.try_wait().unwrap() {
+    let status = poll("the end or a socket", || match daemon.0.try_wait().unwrap() {
         Some(status) => Some(status.code()),
         None => path.exists().then_some(None),
     });
@@ -255,7 +254,7 @@ fn a_unix_socket_belongs_to_the_user_that_the_server_becomes() {
     chown(folder.path(), Some(nobody.uid), None).unwrap();
     let path = folder.path().join("socket");
     let _daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
-    ask_version(&mut poll("socket", || UnixStream::connect(&path).ok()));
+    ask_version(&mut poll("the socket", || UnixStream::connect(&path).ok()));
     let metadata = fs::metadata(&path).unwrap();
     assert_eq!((metadata.uid(), metadata.mode() & 0o777), (nobody.uid.as_raw(), 0o700));
 }
@@ -269,7 +268,7 @@ fn a_unix_socket_has_the_configured_mode() {
         let mut command = Command::new("sh");
         command.args(["-c", "umask 077 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
         let _daemon = Daemon::start(command.args(["-a", &format!("{mode:o}"), "-s"]).arg(&path));
-        ask_version(&mut poll("socket", || UnixStream::connect(&path).ok()));
+        ask_version(&mut poll("the socket", || UnixStream::connect(&path).ok()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, mode);
     }
 }

@@ -1,12 +1,11 @@
 //! Tests of socket activation, notifications and the unit file of systemd.
 
-use super::{Daemon, ask_version};
+use super::{Daemon, ask_version, patience};
 use nix::sys::signal::Signal;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// Returns the program with this socket passed to it as systemd does.
 pub(super) fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
@@ -84,7 +83,7 @@ fn the_server_notifies_systemd_when_it_serves_and_stops() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    manager.set_read_timeout(Some(patience())).unwrap();
     let received = || {
         let mut message = [0; 256];
         let count = manager.recv(&mut message).expect("a message in time");

@@ -2,14 +2,13 @@
 
 use super::hand_over::Servers;
 use super::reload::Reloadable;
-use super::{Daemon, poll, ports, program};
+use super::{Daemon, patience, ports, program, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
 const USERS: &str = "plain:secret
 [tenant red memory=25%]
@@ -28,8 +27,16 @@ fn login(user: &str) -> String {
 /// A connection whose server must reply in time.
 fn connect(port: u16) -> TcpStream {
     let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     stream
+}
+
+/// Whether the server closes the connection, with a reset or without.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    match stream.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
 }
 
 /// Sends requests, ends the connection, and returns the replies.
@@ -98,7 +105,7 @@ fn a_snapshot_of_a_running_server_has_all_tenants() {
     let (daemon, port) = start(folder.path(), USERS, "-e items --warm-after-crash");
     store_own(port);
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
-    poll("snapshot", || folder.path().join("items").exists().then_some(()));
+    wait_until("the snapshot", || folder.path().join("items").exists());
     daemon.end(Signal::SIGKILL);
     let (_daemon, port) = start(folder.path(), USERS, "-e items --warm-after-crash");
     assert!(all_have_their_own(port));
@@ -156,7 +163,7 @@ fn a_reload_changes_adds_and_removes_tenants() {
     // A user that gets a cache must not keep a connection to that of others.
     let (mut early, mut plain) = (log_in(server.port, "red"), log_in(server.port, "plain"));
     change(&mut server, USERS);
-    assert_eq!(early.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    assert!(is_closed(&mut early));
     assert_eq!(limits(&server), [32, 16, 16]);
     store_own(server.port);
     plain.write_all(b"mn\r\n").unwrap();
@@ -181,7 +188,7 @@ fn a_reload_changes_adds_and_removes_tenants() {
     // An idle connection of a removed tenant is closed, and the items are gone.
     let (mut idle, mut kept) = (log_in(server.port, "red"), log_in(server.port, "blue"));
     change(&mut server, "plain:secret\n[tenant blue memory=25%]\nblue:secret\n");
-    assert_eq!(idle.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    assert!(is_closed(&mut idle));
     kept.write_all(b"mn\r\n").unwrap();
     kept.read_exact(&mut [0; 4]).expect("it stays");
     assert!(converse(server.port, &login("red")).contains("authentication failure"));
@@ -214,7 +221,7 @@ fn memory_of_a_smaller_part_is_given_back() {
     assert!(mapped(&server) > 30 << 20);
     fs::write(server.path("users"), users(25)).unwrap();
     server.hang_up();
-    poll("smaller cache", || (mapped(&server) <= 16 << 20).then_some(()));
+    wait_until("a smaller cache", || mapped(&server) <= 16 << 20);
 }
 
 /// A packet of the binary protocol.
@@ -319,10 +326,10 @@ fn tenants_do_not_reach_each_others_items_by_the_binary_protocol() {
     // A connection belongs to one tenant for good, or to none.
     let mut plain = log_in("plain");
     assert_eq!(plain.log_in("red"), AUTH_FAILURE);
-    assert_eq!(plain.0.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    assert!(is_closed(&mut plain.0));
     assert_eq!(green.log_in("green"), 0);
     assert_eq!(green.log_in("red"), AUTH_FAILURE);
-    assert_eq!(green.0.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    assert!(is_closed(&mut green.0));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests of the messages of a server that is started by hand.
 
-use super::{Daemon, ask_version, poll, ports, program};
+use super::{Daemon, ask_version, ports, program, wait_until};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -52,7 +52,7 @@ fn a_terminal_shows_where_the_server_listens_and_how_to_stop_it() {
     command.args(["-p", "-1", "-o", "drop_privileges"]).env("MEMCACHED_PORT_FILENAME", &port_file);
     let mut daemon = Daemon::start(command.stderr(Stdio::from(end)));
     let line = format!(" INFO relativistd: listening on 127.0.0.1:{}; press Ctrl-C to stop", ports(&port_file)[0]);
-    poll("line", || terminal.shown().contains("to stop\r\n").then_some(()));
+    wait_until("the line", || terminal.shown().contains("to stop\r\n"));
     // Ctrl-C sends this signal.
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGINT).unwrap();
     assert!(daemon.0.wait().unwrap().success());
@@ -80,5 +80,6 @@ fn a_terminal_shows_nothing_of_a_daemon() {
     assert!(command.status().unwrap().success());
     let pid = fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    wait_until("the end of the daemon", || !pid_file.exists());
     assert_eq!(without_warnings(terminal.shown()), Vec::<&str>::new());
 }

@@ -1,6 +1,6 @@
 //! Tests of certificates that cannot be used, and of certificates that are reloaded.
 
-use super::{Daemon, poll, ports, program, run};
+use super::{Daemon, ports, program, run, wait_until};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -77,12 +77,12 @@ fn sighup_reloads_certificates_and_keeps_the_old_if_the_new_are_bad() {
         fs::copy(new.path(file), old.path(file)).unwrap();
     }
     hang_up();
-    poll("new certificate", || is_served(&new).then_some(()));
+    wait_until("the new certificate", || is_served(&new));
     assert!(!is_served(&old));
 
     fs::write(old.path("server.crt"), "nothing").unwrap();
     hang_up();
     let words = "nothing was reloaded: there is no certificate in ";
-    poll("message", || fs::read_to_string(&log).unwrap().contains(words).then_some(()));
+    wait_until("the message", || fs::read_to_string(&log).unwrap().contains(words));
     assert!(is_served(&new));
 }

@@ -1,9 +1,10 @@
 //! Tests of the admin interface (`--admin`).
 
 use crate::certificates::Authority;
-use crate::harness::{Client, PATIENCE, Running, connect_to};
+use crate::harness::{Client, Running, connect_to};
 use crate::openmetrics;
 use relativist_cache::{Hooks, TableStats};
+use relativist_testing::patience;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 fn visit(server: &Running) -> TcpStream {
     let stream = TcpStream::connect(server.admin.expect("the server has --admin")).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
     stream
 }
 
@@ -195,7 +196,7 @@ fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
 
 /// Usually a metric has the name of its statistic, without a leading `total_` and with `_total`
 /// appended. These statistics have metrics with other names.
-const RENAMED: [(&str, &str); 24] = [
+const RENAMED: [(&str, &str); 25] = [
     ("uptime", "start_time_seconds"),
     ("rusage_user", "cpu_user_seconds_total"),
     ("rusage_system", "cpu_system_seconds_total"),
@@ -207,6 +208,7 @@ const RENAMED: [(&str, &str); 24] = [
     ("bytes_written", "written_bytes_total"),
     ("response_obj_bytes", "buffers_out_bytes"),
     ("read_buf_bytes", "buffers_in_bytes"),
+    ("read_buf_bytes_free", "buffers_idle_bytes"),
     ("limit_maxbytes", "memory_limit_bytes"),
     ("accepting_conns", "accepting_connections"),
     ("time_in_listen_disabled_us", "listen_disabled_seconds_total"),
@@ -224,7 +226,7 @@ const RENAMED: [(&str, &str); 24] = [
 
 /// Statistics without a metric: constants of the process and the program, and those that are always
 /// 0, because this server does not have what they count.
-const WITHOUT_METRIC: [&str; 30] = [
+const WITHOUT_METRIC: [&str; 29] = [
     "pid",
     "time",
     "libevent",
@@ -232,7 +234,6 @@ const WITHOUT_METRIC: [&str; 30] = [
     "response_obj_oom",
     "response_obj_count",
     "read_buf_count",
-    "read_buf_bytes_free",
     "slab_reassign_rescues",
     "slab_reassign_chunk_rescues",
     "slab_reassign_inline_reclaim",

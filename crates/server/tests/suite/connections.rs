@@ -1,9 +1,10 @@
 //! Tests of connections: split requests, batches, slow readers, closes, limits.
 
-use crate::harness::{Client, Io, connect_to, on_each_backend};
+use crate::harness::{Client, Io, connect_to, on_each_backend, stat};
+use relativist_testing::{poll, wait_until};
 use relativistd::{Options, Server};
 use std::fmt::Write as _;
-use std::io::{BufRead as _, Read as _, Write as _};
+use std::io::{BufRead as _, ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
@@ -40,9 +41,9 @@ fn draining_lets_clients_finish_and_accepts_no_others(io: Io) {
     server.drain();
     // Until the listener is closed, the kernel may still accept a connection, which the server then
     // closes.
-    while TcpStream::connect(server.address).is_ok() {
-        std::thread::yield_now();
-    }
+    wait_until("a refused connection", || {
+        TcpStream::connect(server.address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    });
     client.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     assert_eq!(crate::admin::ask(&server, "GET /readyz HTTP/1.1\r\n\r\n"), (503, "stopping\n".into()));
     assert_eq!(crate::admin::ask(&server, "GET /healthz HTTP/1.1\r\n\r\n"), (200, "ok\n".into()));
@@ -278,15 +279,13 @@ fn connections_beyond_the_limit_wait_if_configured(io: Io) {
     waiting.send("version\r\n");
     // A client that waits cannot be distinguished from a slow one, but the statistics show that it
     // was not accepted.
-    loop {
+    let stats = poll("a client that waits", || {
         clients[0].send("stats\r\n");
         let stats = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
-        if stats.contains("STAT accepting_conns 0\r\n") {
-            assert!(stats.contains("STAT total_connections 2\r\n"), "{stats}");
-            assert!(stats.contains("STAT listen_disabled_num 1\r\n"), "{stats}");
-            break;
-        }
-    }
+        stats.contains("STAT accepting_conns 0\r\n").then_some(stats)
+    });
+    assert!(stats.contains("STAT total_connections 2\r\n"), "{stats}");
+    assert!(stats.contains("STAT listen_disabled_num 1\r\n"), "{stats}");
     clients.pop().unwrap().send("quit\r\n");
     waiting.expect("VERSION 1.6.45\r\n");
 }
@@ -446,20 +445,15 @@ fn slow_connections_hold_bounded_memory(io: Io) {
         let _ = client.0.write_all(request.as_bytes());
         slow.push(client);
     }
-    let mut stat = |name: &str| -> u64 {
-        idle.send("stats\r\n");
-        let stats = String::from_utf8(idle.read_until(b"END\r\n")).unwrap();
-        let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
-        value.expect(name).parse().unwrap()
-    };
-    // Poll, because the last requests may not have arrived yet.
-    assert!((0..100_000).any(|_| stat("read_buf_oom") >= SLOW as u64 / 4));
-    let held = stat("read_buf_bytes") + stat("response_obj_bytes");
-    assert!(held > 1 << 20 && held < 2 * (8 << 20), "{held}");
+    let held = |client: &mut Client| stat(client, "read_buf_bytes") + stat(client, "response_obj_bytes");
+    // The last requests may not have arrived yet.
+    wait_until("closed connections", || stat(&mut idle, "read_buf_oom") >= SLOW as u64 / 4);
+    let bytes = held(&mut idle);
+    assert!(bytes > 1 << 20 && bytes < 2 * (8 << 20), "{bytes}");
     for client in &mut modest {
         client.ask("45678\r\n", "STORED\r\n");
     }
     drop(slow);
-    assert!((0..100_000).any(|_| stat("read_buf_bytes") + stat("response_obj_bytes") < 1 << 20));
+    wait_until("free buffers", || held(&mut idle) < 1 << 20);
     idle.ask("get big\r\n", format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
 }

@@ -1,15 +1,12 @@
 //! A server in this process, and a plain client.
 
 use relativist_cache::Cache;
+use relativist_testing::patience;
 use relativistd::{Options, Saver, Server, StartError, Stopper};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// The maximum time to wait for a reply.
-pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A running server. Dropping it stops the server, and asserts that it stops without an error.
 pub struct Running {
@@ -135,8 +132,8 @@ impl Drop for Running {
 
 pub fn connect_to(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("the server listens");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(patience())).unwrap();
+    stream.set_write_timeout(Some(patience())).unwrap();
     stream.set_nodelay(true).unwrap();
     stream
 }

@@ -1,6 +1,7 @@
 //! Large values, which are received into the cache's memory and sent from it.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
+use relativist_testing::wait_until;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -42,15 +43,10 @@ pub fn metric(server: &Running, name: &str) -> u64 {
     line.expect(name).parse().expect("a number")
 }
 
-/// Polls a metric until it is fine, because other threads may still be changing it.
+/// Waits until a metric is fine, because other threads may still be changing it.
 #[track_caller]
 pub fn assert_becomes(server: &Running, name: &str, is_fine: impl Fn(u64) -> bool) {
-    let mut last = 0;
-    let is_so = (0..20_000).any(|_| {
-        last = metric(server, name);
-        is_fine(last)
-    });
-    assert!(is_so, "{name} is {last}");
+    wait_until(name, || is_fine(metric(server, name)));
 }
 
 /// Encodes a packet of the binary protocol.
@@ -388,12 +384,12 @@ fn clients_that_are_too_slow_are_closed(io: Io) {
         let (step, rest) = to_send.split_at(STEP);
         sender.send(step);
         to_send = rest;
-        assert!((0..100_000).any(|_| stat(&mut other, "bytes_read") >= read + STEP as u64));
+        wait_until("the bytes", || stat(&mut other, "bytes_read") >= read + STEP as u64);
         // The worker executes the command in this turn, and checks for slow clients in the next.
         other.ask("debugtime 40\r\n", "OK\r\n");
         other.ask("mn\r\n", "MN\r\n");
     }
-    assert!((0..100_000).any(|_| stat(&mut other, "curr_connections") == 3));
+    wait_until("the end of two connections", || stat(&mut other, "curr_connections") == 3);
     to_read.chunks(STEP).for_each(|step| reader.expect(step));
     sender.ask(to_send, "STORED\r\n");
     assert_becomes(&server, "memory_pinned_bytes", |bytes| bytes == 0);

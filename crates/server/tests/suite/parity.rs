@@ -2,6 +2,7 @@
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use relativist_cache::{Cache, Content, Hooks, Mode};
+use relativist_testing::wait_until;
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,15 +70,10 @@ fn requests_beyond_the_turn_count_as_yields(io: Io) {
     assert_eq!(stat(&mut client, "conn_yields"), 0, "one request at a time");
     // The kernel may deliver the requests one by one. Then the server executes one per turn, and
     // never yields.
-    let mut yields = 0;
-    for _ in 0..1000 {
+    wait_until("a yield", || {
         client.ask("mn\r\n".repeat(100), "MN\r\n".repeat(100));
-        yields = stat(&mut client, "conn_yields");
-        if yields > 0 {
-            break;
-        }
-    }
-    assert!(yields > 0);
+        stat(&mut client, "conn_yields") > 0
+    });
 }
 
 fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
@@ -114,21 +110,13 @@ fn stats_conns_reports_values_in_transfer(io: Io) {
     let mut observer = server.connect();
     let mut state_of = |client: &Client, wanted: &str| {
         let address = format!(":addr tcp:{}\r", client.0.local_addr().unwrap());
-        let mut last = String::new();
-        // Poll until the server has read the request.
-        for _ in 0..100_000 {
+        // The server may not have accepted the connection yet, or not have read the request.
+        wait_until(wanted, || {
             observer.send("stats conns\r\n");
             let text = String::from_utf8(observer.read_until(b"END\r\n")).unwrap();
-            let lines: Vec<&str> = text.split('\n').collect();
-            // The connection may not have been accepted yet.
-            let Some(place) = lines.iter().position(|line| line.ends_with(&address)) else { continue };
-            let state = lines[place..].iter().find_map(|line| line.split_once(":state ")).expect("a state").1;
-            last = state.trim_end().to_owned();
-            if last == wanted {
-                return;
-            }
-        }
-        panic!("{last} instead of {wanted}");
+            let mut lines = text.split('\n').skip_while(|line| !line.ends_with(&address));
+            lines.find_map(|line| line.split_once(":state ")).is_some_and(|(_, state)| state.trim_end() == wanted)
+        });
     };
     let mut client = server.connect();
     state_of(&client, "conn_read");

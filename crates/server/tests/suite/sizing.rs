@@ -1,25 +1,19 @@
 //! Signals for sizing: `stats sizing`, the metrics and the page.
 
 use crate::admin::get;
-use crate::harness::{Client, PATIENCE, Running};
+use crate::harness::{Client, Running};
 use crate::statistics::stats;
 use crate::tenants;
+use relativist_testing::poll;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// Returns `stats sizing` when it has counted this many lookups: it follows in the background.
 fn sizing(client: &mut Client, lookups: &str) -> HashMap<String, String> {
-    let start = Instant::now();
-    loop {
+    poll("all lookups in the statistics", || {
         let stats: HashMap<String, String> = stats(client, "sizing").into_iter().collect();
-        if stats["lookups"] == lookups {
-            return stats;
-        }
-        assert!(start.elapsed() < PATIENCE, "{stats:?}");
-        thread::sleep(Duration::from_millis(10));
-    }
+        (stats["lookups"] == lookups).then_some(stats)
+    })
 }
 
 fn samples(server: &Running) -> HashMap<String, f64> {
@@ -30,14 +24,11 @@ fn samples(server: &Running) -> HashMap<String, f64> {
 
 /// Returns `/stats.json` and the metrics of the same moment: the maintenance thread may evict.
 fn page_and_metrics(server: &Running) -> (Value, HashMap<String, f64>) {
-    for _ in 0..100 {
+    poll("a moment without evictions", || {
         let page = || -> Value { serde_json::from_str(&get(server, "/stats.json")).unwrap() };
         let (before, metrics, after) = (page(), samples(server), page());
-        if before["evictions"] == after["evictions"] {
-            return (after, metrics);
-        }
-    }
-    panic!("it evicts all the time");
+        (before["evictions"] == after["evictions"]).then_some((after, metrics))
+    })
 }
 
 /// Stops the clock of the client's server.

@@ -1,6 +1,7 @@
 //! Statistics and watchers, as far as the transcripts do not show them.
 
-use crate::harness::{Client, PATIENCE, Running};
+use crate::harness::{Client, Running};
+use relativist_testing::{patience, poll, wait_until};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -131,24 +132,22 @@ fn evictions_are_counted_and_watched() {
     let line = String::from_utf8(watcher.read_until(b" size=100000\n")).unwrap();
     let (_, event) = line.split_once(" type=").unwrap();
     assert!(event.starts_with("eviction key=key") && event.contains(" fetch=no ttl="), "{line}");
-    let mut counts = || {
-        [
+    // The background may still be evicting items between two counts.
+    let evictions = poll("equal counts of evictions", || {
+        let counts = [
             ("", "evictions"),
             ("", "evicted_unfetched"),
             ("items", "items:1:evicted"),
             ("items", "items:1:evicted_nonzero"),
         ]
-        .map(|(group, name)| number(&mut client, group, name))
-    };
-    // Poll, because the background may still be evicting items between two counts.
-    let settled = (0..1000).map(|_| counts()).find(|counts| counts.iter().all(|count| *count == counts[0]));
-    let evictions = settled.expect("all counts of evictions agree")[0];
+        .map(|(group, name)| number(&mut client, group, name));
+        counts.iter().all(|count| *count == counts[0]).then_some(counts[0])
+    });
     assert!((100..200).contains(&evictions), "{evictions}");
-    let was_reset = (0..1000).any(|_| {
+    wait_until("a reset without evictions after it", || {
         client.ask("stats reset\r\n", "RESET\r\n");
         number(&mut client, "", "evictions") == 0
     });
-    assert!(was_reset);
 }
 
 /// The lines are those of memcached 1.6.18, except the sizes of values that are too large, and
@@ -212,18 +211,19 @@ fn watchers_see_every_lookup_and_store() {
 #[test]
 fn the_statistics_show_the_table_growing_and_shrinking() {
     const ITEMS: usize = 66_000;
-    // The port is free again when the socket is dropped.
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let server = Running::start(&format!("-t 1 -U {port}"));
+    let server = Running::start("-t 1 -U -1");
+    let mut client = server.connect();
+    let conns = stats(&mut client, "conns");
+    let place = conns.iter().position(|(_, value)| value.starts_with("udp:127.0.0.1:")).expect("the socket");
+    assert!(conns[place + 1].0.ends_with(":state") && conns[place + 1].1 == "conn_read", "{conns:?}");
     let by_datagram = || {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.send_to(b"\0\0\0\0\0\x01\0\0stats table\r\n", ("127.0.0.1", port)).unwrap();
+        socket.set_read_timeout(Some(patience())).unwrap();
+        socket.send_to(b"\0\0\0\0\0\x01\0\0stats table\r\n", &conns[place].1["udp:".len()..]).unwrap();
         let mut reply = [0; 1500];
         let count = socket.recv(&mut reply).unwrap();
         String::from_utf8_lossy(&reply[8..count]).into_owned()
     };
-    let mut client = server.connect();
     let start = number(&mut client, "", "hash_power_level");
     let (mut sets, mut deletes) = (String::new(), String::new());
     for i in 0..ITEMS {
@@ -232,7 +232,7 @@ fn the_statistics_show_the_table_growing_and_shrinking() {
     }
     client.send(sets);
     assert_eq!(number(&mut client, "", "curr_items"), ITEMS as u64);
-    wait_until(&mut client, |power| power > start + 5);
+    wait_until("a larger table", || number(&mut client, "", "hash_power_level") > start + 5);
     assert!(by_datagram().contains("too long for UDP"), "a long group was sent in a datagram");
     let table: HashMap<String, String> = stats(&mut client, "table").into_iter().collect();
     assert_eq!(table["entries"], ITEMS.to_string());
@@ -241,14 +241,9 @@ fn the_statistics_show_the_table_growing_and_shrinking() {
     assert_eq!(chains.map(|(_, count)| count.parse::<usize>().unwrap()).sum::<usize>().to_string(), table["buckets"]);
     client.send(deletes);
     assert_eq!(number(&mut client, "", "curr_items"), 0);
-    wait_until(&mut client, |power| power == start);
+    wait_until("a smaller table", || number(&mut client, "", "hash_power_level") == start);
     assert!(number(&mut client, "table", "shrinks") > 0);
     assert!(by_datagram().starts_with("STAT buckets "));
-    let conns: Vec<String> =
-        stats(&mut client, "conns").into_iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let place =
-        conns.iter().position(|line| line.ends_with(&format!(":addr udp:127.0.0.1:{port}"))).expect("the socket");
-    assert!(conns[place + 1].ends_with(":state conn_read"), "{conns:?}");
 }
 
 /// The parts add up to what is mapped, with items of all sizes and in both protocols.
@@ -278,16 +273,6 @@ fn the_memory_is_accounted_for() {
     let names: Vec<&String> = parts.iter().map(|(name, _)| name).collect();
     assert_eq!(shown.iter().map(|(kind, _)| kind).collect::<Vec<_>>(), names);
     assert_eq!(shown[..2], [("keys".into(), keys as u64), ("values".into(), values as u64)]);
-}
-
-/// Polls the size of the table until `is_wanted`, because the table is resized in the background.
-fn wait_until(client: &mut Client, is_wanted: impl Fn(u64) -> bool) {
-    for _ in 0..100_000 {
-        if is_wanted(number(client, "", "hash_power_level")) {
-            return;
-        }
-    }
-    panic!("the table has {} bits", number(client, "", "hash_power_level"));
 }
 
 /// A megabyte of counts is more than the server buffers at a time.

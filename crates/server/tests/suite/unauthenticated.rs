@@ -1,7 +1,8 @@
 //! What unauthenticated clients can do.
 
-use crate::harness::{Client, Io, PATIENCE, Running, on_each_backend, stat};
+use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use crate::replay::play;
+use relativist_testing::{patience, wait_until};
 use relativistd::{Options, Server};
 use socket2::{Domain, Socket, Type};
 use std::io::Write as _;
@@ -109,8 +110,8 @@ fn unauthenticated_clients_hold_little_memory(io: Io) {
 {token}"
         ));
     }
-    // Poll, because the last requests may not have arrived yet.
-    assert!((0..100_000).any(|_| stat(&mut member, "read_buf_bytes") >= CLIENTS * 16384));
+    // The last requests may not have arrived yet.
+    wait_until("all logins", || stat(&mut member, "read_buf_bytes") >= CLIENTS * 16384);
     let held = stat(&mut member, "read_buf_bytes") + stat(&mut member, "response_obj_bytes");
     assert!(held < CLIENTS * MAX_BYTES, "{held}");
     for client in &mut unauthenticated {
@@ -142,7 +143,7 @@ fn clients_that_guess_passwords_are_closed_and_then_refused(io: Io) {
     let elsewhere = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     elsewhere.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
     elsewhere.connect(&server.address.into()).unwrap();
-    elsewhere.set_read_timeout(Some(PATIENCE)).unwrap();
+    elsewhere.set_read_timeout(Some(patience())).unwrap();
     Client(TcpStream::from(elsewhere)).ask(RIGHT, "STORED\r\n");
     assert_eq!(stat(&mut member, "auth_errors"), 4 * 8 + 2);
     // The server refuses logins only for a while.

@@ -24,7 +24,7 @@ impl Executor<'_> {
                 };
                 return (Change::Put(new), Ending::Done);
             };
-            if flags.compare.is_some_and(|cas| cas != 0 && cas != self.visible(item.cas)) {
+            if flags.compare.is_some_and(|cas| cas != 0 && cas != self.visible(item.cas())) {
                 return (Change::Keep, Ending::Exists);
             }
             let Some(present) = parse(item.value) else { return (Change::Keep, Ending::NotANumber) };
@@ -33,7 +33,7 @@ impl Executor<'_> {
             (Change::Put(New { expiry: flags.exptime.map_or(new.expiry, expiry), ..new }), Ending::Done)
         };
         let mut after = None;
-        let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.cas), hit.marks));
+        let show = |hit: Hit<'_>| after = Some((hit.ttl(), self.visible(hit.cas()), hit.marks));
         let outcome = self.tenant.cache.update(request.key, decide, show);
         let counted = match outcome {
             Ok(Ending::Done) if is_created => Err(CountError::NotFound),

@@ -11,7 +11,7 @@ impl Executor<'_> {
         let mut size = None;
         let decide = |present: Present<'_>| {
             let Some(item) = present.item else { return (Change::Keep, Ending::NotFound) };
-            if request.flags.compare.is_some_and(|cas| cas != self.visible(item.cas)) {
+            if request.flags.compare.is_some_and(|cas| cas != self.visible(item.cas())) {
                 return (Change::Keep, Ending::Exists);
             }
             size = Some(item.value.len());
@@ -50,7 +50,7 @@ fn delete_step<'a>(request: &Request<'_, '_>, item: &Hit<'_>) -> Change<'a> {
         expiry: flags.exptime.map_or(kept, |exptime| Expiry::from_protocol(exptime, item.now)),
         // Clients that compare CAS values must notice an invalidation. An item that is only emptied
         // keeps its CAS value, as in memcached.
-        cas: request.cas().or((!invalidates).then_some(item.cas)),
+        cas: request.cas().or((!invalidates).then_some(item.cas())),
         marks: if invalidates { Marks::STALE } else { Marks::NONE },
         ..new
     })

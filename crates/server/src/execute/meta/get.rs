@@ -22,7 +22,8 @@ struct Seen {
 /// The state of an item before an `mg`, as the reply reports it.
 #[derive(Clone, Copy)]
 struct Before {
-    cas: u64,
+    /// The CAS value, if the request compares it.
+    cas: Option<u64>,
     ttl: Option<u32>,
     idle: u32,
     marks: Marks,
@@ -31,8 +32,9 @@ struct Before {
 }
 
 impl Before {
-    fn of(item: &Hit<'_>, wins: bool) -> Before {
-        Before { cas: item.cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
+    fn of(item: &Hit<'_>, request: &Request<'_, '_>, wins: bool) -> Before {
+        let cas = request.flags.compare.map(|_| item.cas());
+        Before { cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
     }
 }
 
@@ -67,11 +69,11 @@ impl Executor<'_> {
         if request.flags.exptime.is_none() {
             let visit = |hit: Hit<'_>| {
                 if request.wins(&hit) {
-                    seen = Some(Seen { number: hit.number, idle: hit.idle, marks: hit.marks });
+                    seen = Some(Seen { number: hit.number(), idle: hit.idle, marks: hit.marks });
                 } else {
                     size = hit.value.len();
                     lookup = Some(Lookup::Hit);
-                    self.append_found(request, Before::of(&hit, false), &hit, out);
+                    self.append_found(request, Before::of(&hit, request, false), &hit, out);
                 }
             };
             let cache = &self.tenant.cache;
@@ -107,7 +109,7 @@ impl Executor<'_> {
             let change = match (present.item, flags.vivify) {
                 (Some(hit), _) => {
                     let wins = request.wins(&hit);
-                    before.set(Some(Before::of(&hit, wins)));
+                    before.set(Some(Before::of(&hit, request, wins)));
                     let is_access = !flags.is_peek();
                     let add = if wins { Marks::WON } else { Marks::NONE };
                     let add = if is_access { add | Marks::FETCHED } else { add };
@@ -128,11 +130,11 @@ impl Executor<'_> {
             *size = hit.value.len();
             let Some(old) = before.get() else {
                 // The command created the item, and this client must fill it.
-                let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, true) };
+                let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, request, true) };
                 return self.append_found(request, created, &hit, out);
             };
             // If the first lookup found the same item, it was itself an access: report what it saw.
-            let seen = seen.as_ref().filter(|seen| seen.number == hit.number);
+            let seen = seen.as_ref().filter(|seen| seen.number == hit.number());
             let (idle, fetched) = seen.map_or((hit.idle, hit.marks), |seen| (seen.idle, seen.marks));
             let decided = Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
             let marks = old.marks & decided | fetched & Marks::FETCHED;
@@ -150,7 +152,7 @@ impl Executor<'_> {
 
     /// Appends the reply to an `mg` that has found an item as `old` and left it as `new`.
     fn append_found(&self, request: &Request<'_, '_>, old: Before, new: &Hit<'_>, replies: &mut Replies) {
-        let is_known = request.flags.compare == Some(self.visible(old.cas));
+        let is_known = old.cas.is_some_and(|cas| request.flags.compare == Some(self.visible(cas)));
         let returns_value = request.flags.returns_value() && !is_known;
         let pinned = if returns_value { self.pin_large(new) } else { None };
         let out = &mut replies.bytes;
@@ -166,7 +168,7 @@ impl Executor<'_> {
             match word[0] {
                 b'O' => append_word(out, word),
                 b'T' => ttl = new.ttl(),
-                b'c' => append_number(out, b'c', self.visible(new.cas)),
+                b'c' => append_number(out, b'c', self.visible(new.cas())),
                 b'f' => append_number(out, b'f', new.flags.into()),
                 b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),
                 b'k' => append_key(out, new.key, new.marks.has(Marks::ENCODED_KEY)),

@@ -12,7 +12,7 @@ impl Executor<'_> {
         let Request { meta, flags, key } = request;
         let ttl = flags.exptime.unwrap_or(0).into();
         let mut stored = None;
-        let show = |hit: Hit<'_>| stored = Some((self.visible(hit.cas), hit.value.len()));
+        let show = |hit: Hit<'_>| stored = Some((self.visible(hit.cas()), hit.value.len()));
         if self.is_too_large(key, meta.value.len()) {
             self.refuse_too_large(session, key, ("ms", ttl), true);
             return out.extend_from_slice(reply::TOO_LARGE);
@@ -72,7 +72,7 @@ impl Executor<'_> {
             (MetaMode::Add, _, Some(_)) | (MetaMode::Replace, None, None) => Ending::NotStored,
             (MetaMode::Add, _, None) | (_, None, _) => Ending::Done,
             (_, Some(_), None) => Ending::NotFound,
-            (_, Some(cas), Some(item)) if cas == 0 || cas != self.visible(item.cas) => Ending::Exists,
+            (_, Some(cas), Some(item)) if cas == 0 || cas != self.visible(item.cas()) => Ending::Exists,
             (_, Some(_), Some(_)) => Ending::Done,
         };
         (ending == Ending::Done, ending)
@@ -101,7 +101,7 @@ impl Executor<'_> {
     /// not to this key.
     fn is_older(&self, cas: u64, item: &Hit<'_>) -> bool {
         let is_from_client = item.marks.has(Marks::CLIENT_CAS);
-        let newest = if is_from_client { item.cas } else { self.tenant.cache.last_cas() };
+        let newest = if is_from_client { item.cas() } else { self.tenant.cache.last_cas() };
         !self.shared.options.disable_cas && cas <= newest
     }
 
@@ -116,7 +116,7 @@ impl Executor<'_> {
             let expiry = Expiry::from_protocol(exptime, present.now);
             return (Change::Put(New { expiry, ..self.new_item(request, present.now) }), Ending::Done);
         };
-        if flags.compare.is_some_and(|cas| cas != self.visible(item.cas)) {
+        if flags.compare.is_some_and(|cas| cas != self.visible(item.cas())) {
             return (Change::Keep, Ending::Exists);
         }
         if self.is_too_large(key, item.value.len() + meta.value.len()) {

@@ -40,7 +40,9 @@ const DESCRIPTORS: usize = COUNT as usize * size_of::<BufRingEntry>();
 
 const _: () = assert!(COUNT.is_power_of_two() && DESCRIPTORS.is_multiple_of(4096));
 
-const LENGTH: NonZeroUsize = NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are buffers");
+/// The bytes of all buffers and their descriptors.
+pub(super) const LENGTH: NonZeroUsize =
+    NonZeroUsize::new(DESCRIPTORS + COUNT as usize * STRIDE).expect("there are buffers");
 
 impl Buffers {
     /// Allocates the buffers, but does not give them to the kernel yet.

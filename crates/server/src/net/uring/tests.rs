@@ -2,6 +2,7 @@
 
 use super::super::buffer::MAX_READ_BYTES;
 use super::*;
+use relativist_testing::{patience, wait_until};
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
@@ -31,17 +32,19 @@ fn a_receive_that_ended_during_a_send_is_started_again() {
     let reception = CancelBuilder::user_data((key as u64) << OPERATION_BITS | Operation::Receive as u64);
     // SAFETY: refers to no memory.
     unsafe { uring.push(opcode::AsyncCancel2::new(reception).build(), key, Operation::Cancel) }.unwrap();
-    while uring.lines[key].reception.may_deliver() {
-        uring.wait(None, &mut pool, &mut events).unwrap();
-    }
+    wait_until("the end of the receive operation", || {
+        uring.wait(Some(patience()), &mut pool, &mut events).unwrap();
+        !uring.lines[key].reception.may_deliver()
+    });
     assert!(uring.lines[key].is_sending && !events.contains(&Event::Sent(key)));
     assert!(uring.is_readable(key), "no receive would follow when all is sent");
     assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Nothing);
     assert!(!uring.is_readable(key), "arriving bytes will be announced");
     peer.write_all(b"y").unwrap();
-    while !uring.is_readable(key) {
-        uring.wait(None, &mut pool, &mut events).unwrap();
-    }
+    wait_until("a byte", || {
+        uring.wait(Some(patience()), &mut pool, &mut events).unwrap();
+        uring.is_readable(key)
+    });
     assert_eq!(uring.receive(key, &mut pool, &mut input).unwrap(), Received::Bytes);
     assert_eq!(input.unread(), b"y");
 }
@@ -53,14 +56,15 @@ fn a_client_that_sends_much_is_read_by_system_calls_for_a_while() {
     let mut transfer = |uring: &mut Uring, bytes: &[u8]| {
         peer.write_all(bytes).unwrap();
         let mut largest = 0;
-        while input.unread().len() < bytes.len() {
+        wait_until("all bytes", || {
             let before = input.unread().len();
             if !uring.is_readable(key) {
-                uring.wait(None, &mut pool, &mut events).unwrap();
+                uring.wait(Some(patience()), &mut pool, &mut events).unwrap();
             }
             uring.receive(key, &mut pool, &mut input).unwrap();
             largest = largest.max(input.unread().len() - before);
-        }
+            input.unread().len() >= bytes.len()
+        });
         assert!(input.unread() == bytes);
         input.consume(bytes.len());
         largest

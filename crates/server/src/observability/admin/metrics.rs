@@ -163,6 +163,7 @@ fn connections(panel: &Panel, text: &mut Text) {
     let buffers = shared.buffer_limit.held();
     text.gauge("buffers_in_bytes", "Bytes of request buffers.", buffers.inputs);
     text.gauge("buffers_out_bytes", "Bytes of reply buffers.", buffers.outputs);
+    text.gauge("buffers_idle_bytes", "Bytes of buffers that no connection uses.", shared.buffer_limit.idle());
     let help = "Connections closed because all buffers together exceeded their limit.";
     text.counter("read_buf_oom_total", help, shared.buffer_limit.closed());
     let (watchers, sent, skipped) = shared.tenants.watchers(shared.common.watch.counts());

@@ -76,7 +76,7 @@ fn contents(cache: &Cache) -> Contents {
 
 fn cas(cache: &Cache, key: &[u8]) -> u64 {
     let mut cas = 0;
-    cache.peek(key, |hit| cas = hit.cas);
+    cache.peek(key, |hit| cas = hit.cas());
     cas
 }
 

@@ -3,7 +3,8 @@
 use super::script::{self, Line, Piece, Step};
 use super::server::Server;
 use crate::certificates::Authority;
-use crate::harness::{Io, PATIENCE};
+use crate::harness::Io;
+use relativist_testing::patience;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -147,7 +148,7 @@ impl Player {
     }
 
     fn expect(&mut self, pieces: &[Piece]) -> Verdict {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience();
         loop {
             let received = std::mem::take(&mut self.connection().received);
             let outcome = self.compare(pieces, &received);
@@ -178,7 +179,7 @@ impl Player {
     fn expect_close(&mut self) -> Verdict {
         let fresh = || Connection::open(self.server.tcp, self.tls.as_ref());
         let mut connection = self.connections.remove(&self.current).unwrap_or_else(fresh);
-        connection.receive(Instant::now() + PATIENCE);
+        connection.receive(Instant::now() + patience());
         if !connection.at_end || !connection.received.is_empty() {
             return Err(format!("{:?} instead of a close", show(&connection.received)));
         }

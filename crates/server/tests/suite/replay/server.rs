@@ -2,14 +2,13 @@
 
 use super::script::Script;
 use crate::certificates::Authority;
-use crate::harness::{Io, PATIENCE};
+use crate::harness::Io;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use relativist_testing::poll;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A running program. Dropping it kills the process.
@@ -46,15 +45,10 @@ impl Server {
         command.envs(script.env.iter().map(|(name, value)| (name, fill(value, &directory))));
         command.env("MEMCACHED_PORT_FILENAME", &ports).stderr(Stdio::null());
         let mut process = command.spawn().expect("the program starts");
-        let deadline = Instant::now() + PATIENCE;
-        let text = loop {
-            if let Ok(text) = fs::read_to_string(&ports) {
-                break text;
-            }
+        let text = poll("the ports", || {
             assert!(process.try_wait().unwrap().is_none(), "the program ended early");
-            assert!(Instant::now() < deadline, "no ports");
-            sleep(Duration::from_millis(5));
-        };
+            fs::read_to_string(&ports).ok()
+        });
         let port = |prefix: &str| {
             let port = text.lines().find_map(|line| line.strip_prefix(prefix))?.parse().ok()?;
             Some(SocketAddr::from(([127, 0, 0, 1], port)))

@@ -1,16 +1,15 @@
 //! Interrupts runs, and checks their reports, their exit status, and that no server outlives them.
 #![cfg(target_os = "linux")]
 
-use relativist_testing as _;
-
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::thread::sleep;
-use std::time::Duration;
 
+use relativist_testing::{poll, wait_until};
+use relativistd::{Options, Server};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -46,7 +45,7 @@ impl Run {
 
     /// Waits until the run ends.
     fn status(&mut self) -> ExitStatus {
-        wait_for(|| self.child.try_wait().unwrap()).expect("it ends within half a minute")
+        poll("the end of the run", || self.child.try_wait().unwrap())
     }
 
     /// Returns all descendants of the run with their arguments. Zombies have no arguments.
@@ -67,16 +66,71 @@ impl Run {
         let is_server = |arguments: &str| arguments.contains("\0echo\0") && !arguments.contains("\0supervise\0");
         let server =
             || self.processes().into_iter().find(|(_, arguments)| is_server(arguments) && arguments.contains("\0-l\0"));
-        wait_for(server).expect("it starts a server within half a minute").0
+        poll("a server", server).0
     }
 
     fn signal(&self, signal: Signal) {
         kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }
+}
 
-    fn has_no_processes(&self) -> bool {
-        wait_for(|| self.processes().is_empty().then_some(())).is_some()
+/// An environment variable with the options of a server.
+const OPTIONS: &str = "RELATIVIST_TEST_OPTIONS";
+
+/// A server for the tests below, if that variable is set. Otherwise it does nothing.
+#[test]
+fn serves_if_there_are_options() {
+    if let Ok(options) = std::env::var(OPTIONS) {
+        let options = Options::parse_from_args(["relativistd"].into_iter().chain(options.split(' '))).unwrap();
+        Server::bind(&options).unwrap().run().unwrap();
     }
+}
+
+/// Writes a script that starts a server after `before`, and returns its path.
+fn server_script(folder: &Path, before: &str) -> String {
+    let test = std::env::current_exe().unwrap();
+    let serve = format!("exec env {OPTIONS}=\"$*\" '{}' --exact serves_if_there_are_options", test.display());
+    script(folder, &format!("{before}\n{serve}"))
+}
+
+/// A server is replaced while it is tested. No reply is wrong, and the last successor ends with the
+/// run.
+#[test]
+fn an_interrupted_soak_with_successors_reports_what_it_has_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_script(folder.path(), "");
+    // The code of this program takes most of the memory that soak allows for other things than
+    // items. So the limit is one that the items do not reach.
+    for options in ["--unix --exec 'SERVER -m 64 -I 100k'", "--exec 'SERVER -m 64 -I 100k --engine global-lock'"] {
+        let options = options.replace("SERVER", &server);
+        let mut run = Run::begin(&format!("soak {options} --hand-over 0.2 --clients 4 --keys 300 --seconds 300"));
+        let mut successors = BTreeSet::new();
+        wait_until("successors", || {
+            let found = run.processes().into_iter().filter(|(_, arguments)| arguments.contains("\0--take-over\0"));
+            successors.extend(found.map(|(process, _)| process));
+            assert!(run.child.try_wait().unwrap().is_none(), "{}", run.read("stderr"));
+            // Each successor has a supervisor.
+            successors.len() > 8
+        });
+        run.signal(Signal::INT);
+        let (status, stderr, stdout) = (run.status(), run.read("stderr"), run.read("stdout"));
+        assert_eq!(status.code(), Some(130), "{stderr}");
+        assert!(stdout.contains("answers, none wrong") && stdout.contains("the server was replaced"), "{stdout}");
+        wait_until("the end of all processes", || run.processes().is_empty());
+    }
+}
+
+/// The successors accept only smaller items, and leave the others out.
+#[test]
+fn what_a_successor_leaves_out_is_missed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server_script(folder.path(), "case \"$*\" in *--take-over*) set -- \"$@\" -I 20k;; esac");
+    let mut run = Run::begin(&format!("soak --exec '{server} -m 64 -I 100k' --hand-over 1 --clients 4 --seconds 100"));
+    let (status, stderr) = (run.status(), run.read("stderr"));
+    // Or a value that is too large now is refused.
+    let is_noticed =
+        stderr.contains("are missing that were not evicted") || stderr.contains("refused for a wrong reason");
+    assert!(status.code() == Some(1) && is_noticed, "{stderr}");
 }
 
 /// Kills the processes that a failed test leaves behind.
@@ -88,14 +142,6 @@ impl Drop for Run {
             let _ = kill_process(Pid::from_raw(process).unwrap(), Signal::KILL);
         }
     }
-}
-
-/// Polls `found` for half a minute.
-fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> Option<T> {
-    (0..3_000).find_map(|_| {
-        sleep(Duration::from_millis(10));
-        found()
-    })
 }
 
 #[test]
@@ -123,8 +169,7 @@ fn an_interrupted_measurement_is_reported() {
 fn interrupted_figures_are_drawn() {
     let mut run =
         Run::begin("figures --out out --entries 64 --shift1 3 --shift2 5 --readers 1 --seconds 0.2 --runs 20");
-    let samples = || run.read("out/samples.jsonl").lines().count();
-    wait_for(|| (samples() > 1).then_some(())).expect("it measures within half a minute");
+    wait_until("two samples", || run.read("out/samples.jsonl").lines().count() > 1);
     run.signal(Signal::INT);
     assert_eq!(run.status().code(), Some(130), "{}", run.read("stderr"));
     assert!(run.read("stderr").contains("interrupted: the same command measures the rest"));
@@ -159,13 +204,12 @@ fn no_server_outlives_the_run() {
             let (&last, first) = signals.split_last().unwrap();
             for &signal in first {
                 run.signal(signal);
-                wait_for(|| run.read("stderr").contains("a second signal ends the run at once").then_some(()))
-                    .expect("it notes a signal");
+                wait_until("a notice", || run.read("stderr").contains("a second signal ends the run at once"));
             }
             run.signal(last);
             let status = run.status();
             assert_eq!(status.code(), (!first.is_empty()).then_some(130), "{text}, {signals:?}: {status}");
-            assert!(run.has_no_processes(), "{text}, {signals:?}: {:?}", run.processes());
+            wait_until(&format!("the end of {text} after {signals:?}"), || run.processes().is_empty());
         }
     }
 }
@@ -189,7 +233,6 @@ fn no_server_outlives_its_supervisor() {
     let is_supervisor = |(_, arguments): &(i32, String)| arguments.contains("\0supervise\0");
     let (supervisor, _) = run.processes().into_iter().find(is_supervisor).unwrap();
     kill_process(Pid::from_raw(supervisor).unwrap(), Signal::KILL).unwrap();
-    let is_gone = || !run.processes().iter().any(|&(process, _)| process == server);
-    assert!(wait_for(|| is_gone().then_some(())).is_some());
+    wait_until("the end of the server", || !run.processes().iter().any(|&(process, _)| process == server));
     assert_eq!(run.status().code(), Some(1), "{}", run.read("stderr"));
 }

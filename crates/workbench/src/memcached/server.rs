@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -25,8 +25,8 @@ use super::cores::Cores;
 use super::protocol::shown;
 use crate::harness::supervisor::{Supervised, tie};
 
-/// How long a server may take to listen, or to answer `stats`.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to listen, or to reply.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long to wait between two attempts to reach a server that does not listen yet.
 const RETRY: Duration = Duration::from_millis(5);
@@ -81,27 +81,7 @@ impl Address {
 
     /// Sends `request`, such as `stats`, and returns the statistics in the reply, by name.
     pub fn statistics(&self, request: &str) -> Result<BTreeMap<String, String>> {
-        let mut socket = self.connect()?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.write_all(format!("{request}\r\n").as_bytes())?;
-        let mut answer = Vec::new();
-        let mut buffer = [0; 4096];
-        while !answer.ends_with(b"END\r\n") {
-            let count = match socket.read(&mut buffer) {
-                // A signal interrupted the read, such as SIGCONT after a stop.
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                other => other.with_context(|| format!("no reply to {request}"))?,
-            };
-            answer.extend_from_slice(&buffer[..count]);
-            let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < MAX_STATS;
-            ensure!(goes_on || answer == b"END\r\n", "not a reply to {request}: {}", shown(&answer));
-        }
-        let text = String::from_utf8_lossy(&answer);
-        let pair = |line: &str| {
-            let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
-            Some((name.to_owned(), value.to_owned()))
-        };
-        Ok(text.lines().filter_map(pair).collect())
+        statistics(&mut self.connect()?, request)
     }
 
     fn is_local(&self) -> bool {
@@ -110,6 +90,31 @@ impl Address {
             Self::Unix(_) => true,
         }
     }
+}
+
+/// Sends `request`, such as `stats`, on an open connection, and returns the statistics in the
+/// reply, by name.
+pub fn statistics(socket: &mut Socket, request: &str) -> Result<BTreeMap<String, String>> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(format!("{request}\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while !answer.ends_with(b"END\r\n") {
+        let count = match socket.read(&mut buffer) {
+            // A signal interrupted the read, such as SIGCONT after a stop.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            other => other.with_context(|| format!("no reply to {request}"))?,
+        };
+        answer.extend_from_slice(&buffer[..count]);
+        let goes_on = count > 0 && answer.starts_with(b"STAT ") && answer.len() < MAX_STATS;
+        ensure!(goes_on || answer == b"END\r\n", "not a reply to {request}: {}", shown(&answer));
+    }
+    let text = String::from_utf8_lossy(&answer);
+    let pair = |line: &str| {
+        let (name, value) = line.strip_prefix("STAT ")?.split_once(' ')?;
+        Some((name.to_owned(), value.to_owned()))
+    };
+    Ok(text.lines().filter_map(pair).collect())
 }
 
 /// The location of a server, as given by the user.
@@ -239,6 +244,10 @@ pub struct Server {
 #[derive(Debug)]
 struct Started {
     supervised: Supervised,
+    /// The process that takes over from this one.
+    successor: Option<Supervised>,
+    /// The command that starts a successor, if the server can hand over.
+    succession: Option<ServerCommand>,
     _folder: Option<TempDir>,
 }
 
@@ -259,23 +268,30 @@ impl Server {
     /// Starts a server. Appends memcached's options `-l` and `-p`, or `-s`, with the address to the
     /// command. Returns when the server accepts connections.
     pub fn start(command: &ServerCommand, unix: bool, cores: &Cores) -> Result<Self> {
-        let (address, folder) = if unix {
-            let folder = TempDir::new().context("cannot make a folder for a socket")?;
-            (Address::Unix(folder.path().join("socket")), Some(folder))
-        } else {
-            // Finds a free port by listening on it. Dropping the listener frees the port again.
-            let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-            (Address::Tcp(free.context("no port is free")?), None)
-        };
-        let place = match &address {
-            Address::Tcp(address) => vec!["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()],
-            Address::Unix(path) => vec!["-s".into(), path.display().to_string()],
-        };
-        let arguments = [&command.arguments[..], &place].concat();
-        let supervised = cores.confine(|| Supervised::start(&command.program, &arguments))?;
-        let supervised = supervised.with_context(|| format!("cannot start {command}"))?;
-        let process = Some(supervised.process);
-        let mut started = Started { supervised, _folder: folder };
+        let folder = unix.then(folder_of_sockets).transpose()?;
+        let address = folder.as_ref().map_or_else(free_port, |folder| Ok(path_in(folder)))?;
+        let supervised = cores.confine(|| command.start_at(&address))??;
+        let started = Started { supervised, successor: None, succession: None, _folder: folder };
+        Self::listening(address, command, started)
+    }
+
+    /// Starts a relativistd that can [hand over](Self::hand_over) to a successor. Appends the
+    /// options for that, and those of [`Server::start`].
+    pub fn start_replaceable(command: &ServerCommand, unix: bool) -> Result<Self> {
+        let folder = folder_of_sockets()?;
+        let address = if unix { path_in(&folder) } else { free_port()? };
+        let path = folder.path().join("successor");
+        let path = path.to_str().context("a folder whose name is not text")?;
+        let command = command.with(&["--hand-over", path]);
+        let succession = Some(command.with(&["--take-over", path]));
+        let supervised = command.start_at(&address)?;
+        let started = Started { supervised, successor: None, succession, _folder: Some(folder) };
+        Self::listening(address, &command, started)
+    }
+
+    /// Waits until a server that was started accepts connections.
+    fn listening(address: Address, command: &ServerCommand, mut started: Started) -> Result<Self> {
+        let process = Some(started.supervised.process);
         let began = Instant::now();
         while let Err(error) = address.connect() {
             if let Some(status) = started.supervised.ended(RETRY)? {
@@ -286,20 +302,72 @@ impl Server {
         Ok(Self { address, process, started: Some(started) })
     }
 
+    /// Starts a successor, which takes over from this server. The server must have been started by
+    /// [`Server::start_replaceable`].
+    pub fn hand_over(&mut self) -> Result<()> {
+        let started = self.started.as_mut().context("this program has not started the server")?;
+        let command = started.succession.as_ref().context("the server cannot hand over")?;
+        started.successor = Some(command.start_at(&self.address)?);
+        Ok(())
+    }
+
+    /// Returns whether a successor was started and has not yet taken over.
+    ///
+    /// # Errors
+    /// When either process has ended for another reason.
+    pub fn is_handing_over(&mut self) -> Result<bool> {
+        self.check(Duration::ZERO)?;
+        Ok(self.started.as_ref().is_some_and(|started| started.successor.is_some()))
+    }
+
     /// Returns CPU time and memory so far, if known.
     pub fn usage(&mut self) -> Result<Option<Usage>> {
         // A server that this program did not start may have been restarted since.
         let usage = self.process.and_then(|process| Usage::of(process).ok());
-        if let Some(started) = &mut self.started {
-            // A server that has just ended reports no usage, and its supervisor needs a moment to
-            // report the end.
-            let patience = if usage.is_some() { Duration::ZERO } else { NOTICE };
-            if let Some(status) = started.supervised.ended(patience)? {
-                bail!("the server ended: {status}");
-            }
-        }
+        // A server that has just ended reports no usage, and its supervisor needs a moment to
+        // report the end.
+        self.check(if usage.is_some() { Duration::ZERO } else { NOTICE })?;
         Ok(usage)
     }
+
+    /// Returns CPU time and memory so far of a process that is taking over, if there is one.
+    pub fn usage_of_successor(&self) -> Option<Usage> {
+        let successor = self.started.as_ref()?.successor.as_ref()?;
+        // It may have ended, which the next check reports.
+        Usage::of(successor.process).ok()
+    }
+
+    /// Fails if the server has ended, or ends within `patience`. If it has handed over, its
+    /// successor becomes the server instead.
+    fn check(&mut self, patience: Duration) -> Result<()> {
+        let Some(started) = &mut self.started else { return Ok(()) };
+        if let Some(status) = started.supervised.ended(patience)? {
+            let successor = started.successor.take().filter(|_| status == ExitStatus::default().to_string());
+            started.supervised = successor.with_context(|| format!("the server ended: {status}"))?;
+            self.process = Some(started.supervised.process);
+        }
+        if let Some(successor) = &mut started.successor
+            && let Some(status) = successor.ended(Duration::ZERO)?
+        {
+            bail!("the successor ended: {status}");
+        }
+        Ok(())
+    }
+}
+
+fn folder_of_sockets() -> Result<TempDir> {
+    TempDir::new().context("cannot make a folder for a socket")
+}
+
+/// Returns the address of a Unix socket in this folder.
+fn path_in(folder: &TempDir) -> Address {
+    Address::Unix(folder.path().join("socket"))
+}
+
+/// Finds a free port by listening on it. The port is free again when this returns.
+fn free_port() -> Result<Address> {
+    let free = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    Ok(Address::Tcp(free.context("no port is free")?))
 }
 
 /// Returns whether a process has a socket that listens at this address.
@@ -335,6 +403,16 @@ impl ServerCommand {
         let mut command = self.clone();
         command.arguments.extend(arguments.iter().map(|&argument| argument.to_owned()));
         command
+    }
+
+    /// Starts the command. Appends memcached's options for the address.
+    fn start_at(&self, address: &Address) -> Result<Supervised> {
+        let place = match address {
+            Address::Tcp(address) => vec!["-l".into(), "127.0.0.1".into(), "-p".into(), address.port().to_string()],
+            Address::Unix(path) => vec!["-s".into(), path.display().to_string()],
+        };
+        let supervised = Supervised::start(&self.program, &[&self.arguments[..], &place].concat());
+        supervised.with_context(|| format!("cannot start {self}"))
     }
 
     /// Returns the version of the program: the first line that it prints with `-V`.

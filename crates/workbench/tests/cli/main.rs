@@ -471,13 +471,11 @@ fn an_interrupted_soak_reports_what_it_has_done() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_relativist-bench"));
     command.args(["soak", "--clients", "2", "--keys", "100", "--seconds", "60", "--server", &address.to_string()]);
     let run = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let has_begun = |_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+    relativist_testing::wait_until("the first requests", || {
         let mut client = std::net::TcpStream::connect(address).unwrap();
         client.write_all(b"stats\r\nquit\r\n").unwrap();
         !std::io::read_to_string(client).unwrap().contains("STAT cmd_set 0\r\n")
-    };
-    assert!((0..9000).any(has_begun), "it asks within a minute and a half");
+    });
     kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
     let output = run.wait_with_output().unwrap();
     stopper.stop();
@@ -514,18 +512,14 @@ fn a_mirror_reports_differences_at_its_end() {
         command.args(["mirror", "--json", "-", "--listen", &format!("unix:{}", path.display())]);
         command.args(["--memcached", &addresses[0].to_string(), "--relativistd", &addresses[1].to_string()]);
         let run = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let connect = |_| {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            UnixStream::connect(&path).ok()
-        };
-        let client = (0..9000).find_map(connect).expect("it listens within a minute and a half");
+        let client = relativist_testing::poll("the mirror", || UnixStream::connect(&path).ok());
         let mut other = client.try_clone().unwrap();
         other.write_all(b"set k 0 0 1\r\na\r\n").unwrap();
         let mut stored = [0; 8];
         other.read_exact(&mut stored).unwrap();
         let direct = |request: &str| ask(TcpStream::connect(addresses[1]).unwrap(), request);
-        let is_mirrored = |_| direct("get k\r\nquit\r\n").starts_with("VALUE");
-        assert!((0..9000).any(is_mirrored), "the second server gets the request, too");
+        let is_mirrored = || direct("get k\r\nquit\r\n").starts_with("VALUE");
+        relativist_testing::wait_until("the request at the second server", is_mirrored);
         if is_faulty {
             direct("set k 0 0 1\r\nb\r\nquit\r\n");
         }

@@ -4,6 +4,8 @@ pub mod candidates;
 
 use std::env::current_exe;
 use std::fmt::Write as _;
+#[cfg(target_os = "linux")]
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,9 +23,9 @@ use crate::harness::workers::{Cpus, run as run_workers};
 use crate::tools::compare::subprocess::Memory;
 use candidates::{BATCH, Cache, Name};
 
-/// Compare relativist::Cache with moka and quick_cache
+/// Compare relativist::Cache with moka, quick_cache and foyer
 ///
-/// In builds with --features foyer also with the cache in memory of foyer, with S3-FIFO.
+/// With foyer only in builds with --features foyer: with its cache in memory, with S3-FIFO.
 ///
 /// Measures the time of hits and of insertions that evict, and the resident set of a full cache per
 /// entry. Keys and values are 64-bit integers, all entries weigh 1, and no entry expires. In the
@@ -57,7 +59,8 @@ enum Workload {
     HitZipf,
     /// Insertions of new keys into a full cache
     Evict,
-    /// The resident set of a full cache, in a process of its own, with at most 3 rounds
+    /// The resident set of a full cache, in a process of its own without huge pages, with at most 3
+    /// rounds
     Memory,
 }
 
@@ -199,7 +202,15 @@ fn resident(name: Name, entries: u64) -> Result<f64> {
     let mut command = Command::new(current_exe().context("cannot find this program to start it again")?);
     command.args(["caches-child", "--cache", &spell(&name), "--entries", &entries.to_string()]);
     #[cfg(target_os = "linux")]
-    crate::harness::supervisor::tie(&mut command);
+    {
+        crate::harness::supervisor::tie(&mut command);
+        // A huge page that the allocator has begun counts 2 MiB, which is more than a small cache
+        // needs.
+        let disable = || Ok(rustix::thread::disable_transparent_huge_pages(true)?);
+        // SAFETY: between fork and exec, the closure makes one system call that is allowed there,
+        // and allocates nothing.
+        unsafe { command.pre_exec(disable) };
+    }
     let output = command.stderr(Stdio::inherit()).output().context("cannot start this program again")?;
     ensure!(output.status.success(), "{}: the measuring process failed: {}", name.name(), output.status);
     let text = String::from_utf8(output.stdout)?;

@@ -97,7 +97,10 @@ impl Client {
     }
 }
 
-const SOON: Duration = Duration::from_secs(60);
+/// A time limit for replies that is longer than any test waits.
+fn unreached() -> Duration {
+    2 * patience()
+}
 
 const FLUSH: &str = "flush_all\r\n";
 
@@ -134,7 +137,7 @@ const TEXT: [(&str, &str); 26] = [
 #[test]
 fn clients_get_the_replies_of_the_primary_and_equal_servers_agree() {
     let servers = [Running::start("-I 100k"), Running::start("-I 100k")];
-    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, SOON);
+    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let mut client = mirrored.client();
     let idle = || mirrored.wait("comparison", |_| mirrored.mirror.is_idle());
     let (requests, replies): (Vec<_>, Vec<_>) =
@@ -161,7 +164,7 @@ fn clients_get_the_replies_of_the_primary_and_equal_servers_agree() {
 #[test]
 fn cas_values_are_translated() {
     let servers = [Running::start(""), Running::start("")];
-    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, SOON);
+    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
     for (round, value) in [(1, "b"), (2, "c")] {
@@ -189,7 +192,7 @@ fn cas_values_are_translated() {
 #[test]
 fn the_binary_protocol_is_mirrored() {
     let servers = [Running::start(""), Running::start("")];
-    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, SOON);
+    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let packet = |opcode: u8, extras: &[u8], key: &[u8], value: &[u8]| {
         let mut bytes = [0; 24];
         (bytes[0], bytes[1], bytes[3], bytes[4]) = (0x80, opcode, key.len() as u8, extras.len() as u8);
@@ -224,7 +227,7 @@ fn wrong_replies_of_the_secondary_are_reported() {
         (Fault::Request(b"delete k", b"touch k 0"), Difference::Status),
         (Fault::Reply(b"t-1", b"t50"), Difference::TimeToLive),
     ] {
-        let mirrored = Mirrored::start(&servers[0].address, &fault.of(&servers[1].address), SOON);
+        let mirrored = Mirrored::start(&servers[0].address, &fault.of(&servers[1].address), unreached());
         let mut client = mirrored.client();
         for (request, reply) in &TEXT[..18] {
             client.ask(request, reply);
@@ -245,7 +248,7 @@ fn wrong_replies_of_the_secondary_are_reported() {
 #[test]
 fn items_that_the_secondary_loses_are_counted() {
     let servers = [Running::start(""), Running::start("")];
-    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, SOON);
+    let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
     mirrored.wait("store", |found| found.same == 1);
@@ -303,7 +306,7 @@ fn clients_do_not_notice_a_secondary_that_stalls_or_breaks() {
 #[test]
 fn the_backlog_is_bounded() {
     let primary = Running::start("");
-    let mirrored = Mirrored::start(&primary.address, &useless(false), SOON);
+    let mirrored = Mirrored::start(&primary.address, &useless(false), unreached());
     let mut client = mirrored.client();
     for _ in 0..300 {
         client.ask(format!("set k 0 0 9000\r\n{:9000}\r\n", ""), "STORED\r\n");
@@ -317,9 +320,12 @@ fn the_backlog_is_bounded() {
 #[test]
 fn a_secondary_that_comes_back_is_compared_again() {
     let primary = Running::start("");
-    let secondary = Running::start("");
+    // No other test uses this address, so the port stays free while no server listens.
+    let [high, low] = (std::process::id() as u16).to_be_bytes();
+    let host = format!("-l 127.78.{high}.{low}");
+    let secondary = Running::start(&host);
     let address = secondary.address.clone();
-    let mirrored = Mirrored::start(&primary.address, &address, SOON);
+    let mirrored = Mirrored::start(&primary.address, &address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
     mirrored.wait("store", |found| found.same == 1);
@@ -327,7 +333,7 @@ fn a_secondary_that_comes_back_is_compared_again() {
     client.ask("set k 0 0 1\r\nb\r\n", "STORED\r\n");
     mirrored.wait("outage", |found| found.outages == 1);
     let Address::Tcp(at) = address else { panic!() };
-    let _back = Running::start(&format!("-p {}", at.port()));
+    let _back = Running::start(&format!("{host} -p {}", at.port()));
     mirrored.wait("return", |found| found.listed_outages[0].lasted.is_some());
     client.ask("get k\r\n", "VALUE k 0 1\r\nb\r\nEND\r\n");
     client.ask("set k 0 0 1\r\nc\r\n", "STORED\r\n");
@@ -345,7 +351,7 @@ fn both_servers_get_what_a_client_sends_before_it_breaks() {
     // A primary that executes nothing before the client has gone.
     let gate = TcpListener::bind("127.0.0.1:0").unwrap();
     let primary = Address::Tcp(gate.local_addr().unwrap());
-    let mirrored = Mirrored::start(&primary, &servers[1].address, SOON);
+    let mirrored = Mirrored::start(&primary, &servers[1].address, unreached());
     // These replies are larger than what the mirror receives at once.
     let requests: Vec<String> = std::iter::once(format!("set large 0 0 9000\r\n{:9000}\r\n", ""))
         .chain((0..30).map(|_| "get large\r\n".into()))
@@ -387,7 +393,7 @@ fn requests_without_a_reply_of_the_primary_are_counted() {
     let secondary = Running::start("");
     let primary = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(primary.local_addr().unwrap());
-    let mirrored = Mirrored::start(&address, &secondary.address, SOON);
+    let mirrored = Mirrored::start(&address, &secondary.address, unreached());
     let mut client = mirrored.client();
     client.0.write_all(b"set a 0 0 1\r\na\r\nset b 0 0 1\r\nb\r\n").unwrap();
     let (mut from_mirror, _) = primary.accept().unwrap();

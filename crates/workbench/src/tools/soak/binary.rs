@@ -6,7 +6,7 @@ use super::reply::{Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Mode, Names, Pool, Request};
 use crate::memcached::protocol::shown;
 
-const HEADER: usize = 24;
+pub(super) const HEADER: usize = 24;
 
 /// The expiry in a counting request that must not create an item.
 const DO_NOT_CREATE: u32 = u32::MAX;

@@ -5,24 +5,29 @@
 //! state before each request. If a client disconnects in the middle of a batch, it does not know
 //! which requests the server has executed or will execute, so it never uses the keys of that batch
 //! again. A request that was sent only in part must have no effect.
+//!
+//! If the server is replaced during the run (`--hand-over`), it may close connections. Requests
+//! without a reply are then like those of a client that disconnects. Another process must serve the
+//! next connection, and must have all items, with new CAS values that are larger than all before.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::connection::{Connection, Pace, Taken};
+use super::connection::{Connection, Ending, Pace, Taken};
 use super::draw::Draw;
 use super::model::{Question, Slot};
 use super::reply::{Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Key, Names, Request};
 use super::shared::{Common, Floor, lock};
-use super::{binary, text};
+use super::{binary, serving, text};
 use crate::harness::keys::scramble;
 use crate::memcached::server::Address;
 
@@ -49,6 +54,13 @@ pub(super) struct Client<'a> {
     chance: SmallRng,
     text: Option<Connection>,
     binary: Option<Connection>,
+    /// The server process of the newest connection; 0 if the server is not replaced during the run.
+    process: u64,
+    /// The last server process that has closed a connection; 0 if none has.
+    departed: u64,
+    /// The largest CAS value in a reply so far, and the largest in one of an earlier process.
+    last_cas: u64,
+    cas_before: u64,
     history: VecDeque<(Request, Vec<Reply>)>,
     flushes: u64,
 }
@@ -66,6 +78,10 @@ impl<'a> Client<'a> {
             chance: SmallRng::seed_from_u64(scramble(plan.seed.wrapping_add(u64::from(index) << 32))),
             text: None,
             binary: None,
+            process: 0,
+            departed: 0,
+            last_cas: 0,
+            cas_before: 0,
             history: VecDeque::new(),
             flushes: 0,
         }
@@ -117,21 +133,27 @@ impl<'a> Client<'a> {
         let mut requests: VecDeque<Request> =
             (0..depth).map(|_| self.draw.draw(is_binary, &self.slots, self.common)).collect();
         if self.draw.random.random_range(0..60) == 0 {
-            return self.leave_in_the_middle(requests.into(), is_binary);
+            return self.leave_in_the_middle(&requests, is_binary);
         }
         requests.push_back(self.draw.fence(is_binary));
-        let mut output = Vec::new();
-        requests.iter().for_each(|request| self.push(request, &mut output));
         if self.chance.random_range(0..100) == 0 {
             *self.connection(is_binary) = None;
         }
         let pace = Pace::any(&mut self.chance);
-        self.exchange(&output, requests, is_binary, pace)
+        self.exchange(requests, is_binary, pace)
     }
 
-    fn push(&self, request: &Request, output: &mut Vec<u8>) {
-        let push = if request.dialect == Dialect::Binary { binary::push } else { text::push };
-        push(request, &self.names, &self.common.pool, output);
+    /// Encodes requests. Returns the bytes, and the range of each request in them.
+    fn encode(&self, requests: &VecDeque<Request>) -> (Vec<u8>, Vec<Range<usize>>) {
+        let mut output = Vec::new();
+        let mut push = |request: &Request| {
+            let begin = output.len();
+            let push = if request.dialect == Dialect::Binary { binary::push } else { text::push };
+            push(request, &self.names, &self.common.pool, &mut output);
+            begin..output.len()
+        };
+        let ranges = requests.iter().map(&mut push).collect();
+        (output, ranges)
     }
 
     fn connection(&mut self, is_binary: bool) -> &mut Option<Connection> {
@@ -139,16 +161,48 @@ impl<'a> Client<'a> {
     }
 
     fn open(&mut self, is_binary: bool) -> Result<Connection> {
-        let address = self.address;
-        self.connection(is_binary).take().map_or_else(|| Connection::open(address), Ok)
+        if let Some(connection) = self.connection(is_binary).take() {
+            return Ok(connection);
+        }
+        let connection = Connection::open(self.common.plan, self.address, is_binary)?;
+        if connection.process != self.process {
+            self.follow(connection.process);
+        }
+        let is_replaced = self.departed == 0 || connection.process != self.departed;
+        ensure!(is_replaced, "the server has closed a connection, but was not replaced");
+        Ok(connection)
     }
 
-    fn exchange(&mut self, output: &[u8], mut requests: VecDeque<Request>, is_binary: bool, pace: Pace) -> Result<()> {
+    /// Notes that this process serves now. The one before it will send no more replies.
+    fn follow(&mut self, process: u64) {
+        if self.process != 0 {
+            self.slots.iter_mut().for_each(Slot::hand_over);
+            (self.text, self.binary, self.cas_before) = (None, None, self.last_cas);
+        }
+        self.process = process;
+    }
+
+    /// Notes that the server has closed a connection, which only one that is replaced may do.
+    fn closed(&mut self, process: u64) -> Result<()> {
+        ensure!(self.common.plan.is_replaced(), "the server closed the connection");
+        self.departed = process;
+        self.common.counts.closed.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn exchange(&mut self, mut requests: VecDeque<Request>, is_binary: bool, pace: Pace) -> Result<()> {
+        let (output, ranges) = self.encode(&requests);
         let mut connection = self.open(is_binary)?;
         let mut chance = self.chance.clone();
-        connection.exchange(output, pace, &mut chance, |input| self.take(&mut requests, input))?;
+        let ending = connection.exchange(&output, pace, &mut chance, |input| self.take(&mut requests, input))?;
         self.chance = chance;
-        *self.connection(is_binary) = Some(connection);
+        match ending {
+            Ending::Answered => *self.connection(is_binary) = Some(connection),
+            Ending::Closed(sent) => {
+                self.closed(connection.process)?;
+                self.give_up(&requests, &ranges[ranges.len() - requests.len()..], sent);
+            }
+        }
         Ok(())
     }
 
@@ -193,6 +247,11 @@ impl<'a> Client<'a> {
         let mut suspect = None;
         let when = self.common.clock.since(request.earliest);
         for ((key, floor), reply) in request.keys.iter().zip(replies) {
+            if let Reply::Done(Reported { cas: Some(cas), .. }) = *reply {
+                let before = self.cas_before;
+                ensure!(cas > before, "a CAS value of {cas}, where a predecessor of the server had {before}");
+                self.last_cas = self.last_cas.max(cas);
+            }
             let is_refused = matches!(reply, Reply::Refused(Refusal::OutOfMemory | Refusal::Midway));
             self.common.counts.refusals.fetch_add(is_refused.into(), Relaxed);
             match *key {
@@ -226,26 +285,33 @@ impl<'a> Client<'a> {
     }
 
     /// Sends a part of a batch and disconnects.
-    fn leave_in_the_middle(&mut self, requests: Vec<Request>, is_binary: bool) -> Result<()> {
-        let (mut output, mut ends) = (Vec::new(), Vec::new());
-        for request in &requests {
-            self.push(request, &mut output);
-            ends.push(output.len());
-        }
+    fn leave_in_the_middle(&mut self, requests: &VecDeque<Request>, is_binary: bool) -> Result<()> {
+        let (output, ranges) = self.encode(requests);
         let cut = self.draw.random.random_range(0..output.len());
         let is_reset = self.chance.random_range(0..2) == 0;
-        let sent = self.open(is_binary)?.abandon(&output[..cut], is_reset)?;
-        let mut begin = 0;
-        for (request, end) in requests.iter().zip(ends) {
-            if end > sent {
+        let connection = self.open(is_binary)?;
+        let process = connection.process;
+        let (sent, is_closed) = connection.abandon(&output[..cut], is_reset)?;
+        if is_closed {
+            self.closed(process)?;
+        }
+        self.give_up(requests, &ranges, sent);
+        self.common.counts.resets.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Gives up requests whose replies will not be received. They are in these ranges of the
+    /// output, of which `sent` bytes were sent.
+    fn give_up(&mut self, requests: &VecDeque<Request>, ranges: &[Range<usize>], sent: usize) {
+        for (request, range) in requests.iter().zip(ranges) {
+            if range.end > sent {
                 self.common.take_back(request);
             } else {
                 self.common.give_up(request);
             }
             // A request that was sent in part counts, too: if its value is too large, servers
             // remove the old item as soon as the request begins to arrive.
-            let is_begun = begin < sent;
-            begin = end;
+            let is_begun = range.start < sent;
             for (key, _) in request.keys.iter().filter(|_| is_begun) {
                 if let Key::Own { slot, generation } = *key
                     && generation == self.slots[slot as usize].generation
@@ -254,8 +320,6 @@ impl<'a> Client<'a> {
                 }
             }
         }
-        self.common.counts.resets.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     /// Flushes everything while no other client has requests in flight.
@@ -279,8 +343,8 @@ impl<'a> Client<'a> {
                 self.ask_plainly(&request, &answer)?;
             }
             _ => {
-                let due = common.clock.latest() + 1;
                 self.ask_plainly(b"flush_all 1\r\n", b"OK\r\n")?;
+                let due = common.clock.latest() + 1;
                 while common.clock.earliest() < due {
                     if common.is_over.load(Relaxed) {
                         return Ok(());
@@ -305,12 +369,9 @@ impl<'a> Client<'a> {
             is_quiet: false,
             earliest: 0,
         };
-        let mut output = Vec::new();
-        self.push(&request, &mut output);
-        let mut connection = Connection::open(self.address)?;
+        let (output, _) = self.encode(&VecDeque::from([request.clone()]));
         let mut answer = None;
-        let mut chance = self.chance.clone();
-        connection.exchange(&output, Pace::Whole, &mut chance, |input| {
+        self.insist(&output, |input| {
             Ok(match text::parse(&request, &self.names, input)? {
                 Parsed::Whole(mut replies, bytes) => {
                     answer = replies.pop();
@@ -327,13 +388,25 @@ impl<'a> Client<'a> {
     }
 
     /// Sends a request on a new connection, and expects exactly this reply.
-    fn ask_plainly(&mut self, request: &[u8], answer: &[u8]) -> Result<()> {
-        let mut connection = Connection::open(self.address)?;
-        connection.exchange(request, Pace::Whole, &mut self.chance, |input| match input.len() {
+    fn ask_plainly(&self, request: &[u8], answer: &[u8]) -> Result<()> {
+        self.insist(request, |input| match input.len() {
             length if length < answer.len() => Ok(Taken::Wait(answer.len())),
             length if input == answer => Ok(Taken::All(length)),
             _ => Err(anyhow!("unexpected reply to a flush: {:?}", input.escape_ascii().to_string())),
         })
+    }
+
+    /// Sends a request on a new connection until it is answered. It may be executed twice: a server
+    /// that is replaced may close the connection before it replies.
+    fn insist(&self, output: &[u8], mut take: impl FnMut(&[u8]) -> Result<Taken>) -> Result<()> {
+        for _ in 0..serving::attempts(self.common.plan) {
+            let mut connection = Connection::new(self.address.connect()?, 0)?;
+            let ending = connection.exchange(output, Pace::Whole, &mut self.chance.clone(), &mut take)?;
+            if ending == Ending::Answered {
+                return Ok(());
+            }
+        }
+        bail!("the server closed the connection")
     }
 }
 

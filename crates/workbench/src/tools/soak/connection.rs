@@ -1,15 +1,16 @@
 //! A connection that sends batches and receives replies at different paces.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
+use super::{Plan, serving};
 use crate::memcached::server::Address;
 
 /// A server that sends nothing for this long is considered dead.
@@ -66,28 +67,46 @@ pub(super) enum Taken {
     All(usize),
 }
 
+/// How an exchange has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// All replies have arrived.
+    Answered,
+    /// The server has closed the connection. At most this many bytes have reached it.
+    Closed(usize),
+}
+
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Socket,
     buffer: Vec<u8>,
+    /// The process that serves it, if the server is replaced during the run; otherwise 0.
+    pub(super) process: u64,
 }
 
 impl Connection {
-    pub(super) fn open(address: &Address) -> Result<Self> {
-        let socket = address.connect()?;
-        socket.set_nonblocking(true)?;
-        Ok(Self { socket, buffer: vec![0; READ] })
+    /// Connects for requests of the binary protocol, or for those of the others.
+    pub(super) fn open(plan: &Plan, address: &Address, is_binary: bool) -> Result<Self> {
+        let (socket, process) = serving::connect(plan, address, |socket| serving::process(plan, socket, is_binary))?;
+        Self::new(socket, process)
     }
 
-    /// Sends `output`, and calls `take` with the received bytes until all replies have arrived.
+    pub(super) fn new(socket: Socket, process: u64) -> Result<Self> {
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, buffer: vec![0; READ], process })
+    }
+
+    /// Sends `output`, and calls `take` with the received bytes until all replies have arrived, or
+    /// the server has closed the connection.
     pub(super) fn exchange(
         &mut self,
         output: &[u8],
         pace: Pace,
         random: &mut SmallRng,
         mut take: impl FnMut(&[u8]) -> Result<Taken>,
-    ) -> Result<()> {
+    ) -> Result<Ending> {
         let (mut sent, mut input, mut start, mut needed) = (0, Vec::new(), 0, 1);
+        let mut end = output.len();
         let mut is_stuck = false;
         loop {
             while input.len() - start >= needed {
@@ -96,19 +115,21 @@ impl Connection {
                     Taken::Wait(bytes) => needed = bytes,
                     Taken::All(bytes) => {
                         ensure!(start + bytes == input.len(), "{} bytes too many", input.len() - start - bytes);
-                        return Ok(());
+                        return Ok(Ending::Answered);
                     }
                 }
             }
             input.drain(..std::mem::take(&mut start));
-            let is_unsent = sent < output.len();
+            let is_unsent = sent < end;
             let reads = pace != Pace::Slow || !is_unsent || is_stuck;
             let ready = self.wait(is_unsent, reads)?;
             if ready.intersects(PollFlags::OUT) && is_unsent {
                 let piece = &output[sent..][..pace.cut(output.len() - sent, random)];
-                let written = self.write(piece)?;
-                sent += written;
-                is_stuck = written < piece.len();
+                match self.write(piece)? {
+                    Some(written) => (sent, is_stuck) = (sent + written, written < piece.len()),
+                    // Replies may still arrive.
+                    None => end = sent,
+                }
             } else if is_unsent && !reads {
                 is_stuck = true;
             }
@@ -117,7 +138,9 @@ impl Connection {
                     // Pauses, so that the server has to wait for this client.
                     sleep(Duration::from_millis(random.random_range(0..5)));
                 }
-                self.read(&mut input, pace.read_at_once(random))?;
+                if !self.read(&mut input, pace.read_at_once(random))? {
+                    return Ok(Ending::Closed(sent));
+                }
             }
         }
     }
@@ -140,37 +163,54 @@ impl Connection {
         Ok(descriptors[0].revents())
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    /// Returns how many bytes the socket has accepted; none if the server has closed the
+    /// connection.
+    fn write(&mut self, bytes: &[u8]) -> Result<Option<usize>> {
         match self.socket.write(bytes) {
-            Ok(count) => Ok(count),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
+            Ok(count) => Ok(Some(count)),
+            Err(error) if is_passing(&error) => Ok(Some(0)),
+            Err(error) if is_closed(&error) => Ok(None),
             Err(error) => Err(error).context("cannot send to the server"),
         }
     }
 
-    fn read(&mut self, input: &mut Vec<u8>, most: usize) -> Result<()> {
+    /// Returns false if the server has closed the connection.
+    fn read(&mut self, input: &mut Vec<u8>, most: usize) -> Result<bool> {
         match self.socket.read(&mut self.buffer[..most.min(READ)]) {
-            Ok(0) => bail!("the server closed the connection"),
+            Ok(0) => return Ok(false),
             Ok(count) => input.extend_from_slice(&self.buffer[..count]),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => (),
+            Err(error) if is_passing(&error) => (),
+            Err(error) if is_closed(&error) => return Ok(false),
             Err(error) => return Err(error).context("cannot receive from the server"),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sends the bytes that the socket accepts without waiting, and disconnects. Returns the number
-    /// of sent bytes.
-    pub(super) fn abandon(mut self, output: &[u8], is_reset: bool) -> Result<usize> {
-        let mut sent = 0;
+    /// of sent bytes, and whether the server has closed the connection before.
+    pub(super) fn abandon(mut self, output: &[u8], is_reset: bool) -> Result<(usize, bool)> {
+        let (mut sent, mut is_closed) = (0, false);
         while sent < output.len() {
             match self.write(&output[sent..])? {
-                0 => break,
-                count => sent += count,
+                Some(0) => break,
+                Some(count) => sent += count,
+                None => {
+                    is_closed = true;
+                    break;
+                }
             }
         }
         if is_reset {
             self.socket.set_linger(Some(Duration::ZERO))?;
         }
-        Ok(sent)
+        Ok((sent, is_closed))
     }
+}
+
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+fn is_closed(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
 }

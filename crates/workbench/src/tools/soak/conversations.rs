@@ -1,15 +1,16 @@
 //! Tests that relativistd, in this process, passes with every configuration, and that faulty
 //! servers are detected.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
-use super::{Length, Plan, Summary, soak};
+use super::{Length, Plan, Replacement, Summary, soak};
 use crate::memcached::conversations::Running;
 use crate::memcached::faulty::Fault;
 
 fn plan(clients: u16, batches: u64) -> Plan {
     let length = Length::Batches(batches);
-    Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false }
+    let replacement = Replacement::Never;
+    Plan { prefix: "soak".into(), seed: 7, clients, keys: 300, length, others_flush: false, replacement }
 }
 
 /// Runs `soak` against a server with these flags. Limits values to 100 KiB, because the tests'
@@ -20,6 +21,14 @@ fn soaked(flags: &str, batches: u64) -> Summary {
         soak(&plan(8, batches), &server.address, None, None).unwrap_or_else(|fault| panic!("{flags}: {fault:#}"));
     assert!(summary.requests > 8 * batches * 10 && summary.resets > 0, "{flags}: {summary}");
     summary
+}
+
+/// Sends requests, and waits until the server has executed them: `reply` is all that it replies.
+fn ask(server: &Running, requests: &[u8], reply: &[u8]) {
+    let (mut socket, mut got) = (server.address.connect().unwrap(), vec![0; reply.len()]);
+    socket.write_all(requests).unwrap();
+    socket.read_exact(&mut got).unwrap();
+    assert_eq!(got, reply);
 }
 
 /// The items need twice the server's memory.
@@ -76,7 +85,23 @@ fn servers_that_do_wrong_are_found_out() {
         let is_explained = explanation.split('|').any(|explanation| found.contains(explanation));
         assert!(is_explained, "{wrong}: {found}");
         // Items of one faulty server must not remain for the next one.
-        server.address.connect().unwrap().write_all(b"flush_all\r\n").unwrap();
+        ask(&server, b"flush_all\r\n", b"OK\r\n");
+    }
+}
+
+/// Only a server that is replaced may close connections, and then another process serves.
+#[test]
+fn a_server_that_closes_connections_is_found_out() {
+    let server = Running::start("-m 1024 -I 100k");
+    let fault = Fault::Request(b"\nmn\r\n", b"\nquit\r\n");
+    for (replacement, explanation) in
+        [(Replacement::Never, "the server closed the connection"), (Replacement::Elsewhere, "but was not replaced")]
+    {
+        let plan = Plan { replacement, ..plan(3, 200) };
+        let found = soak(&plan, &fault.of(&server.address), None, None).map(|summary| summary.to_string());
+        let found = found.expect_err(explanation).to_string();
+        assert!(found.contains(explanation), "{found}");
+        ask(&server, b"flush_all\r\n", b"OK\r\n");
     }
 }
 
@@ -89,7 +114,8 @@ fn what_is_lost_among_evictions_is_found_out() {
     for index in 0..400 {
         write!(filler, "set filler{index} 0 0 50000 noreply\r\n{:50000}\r\n", "").unwrap();
     }
-    server.address.connect().unwrap().write_all(&filler).unwrap();
+    filler.extend(b"mn\r\n");
+    ask(&server, &filler, b"MN\r\n");
     let fault = Fault::Request(
         b"\nmn\r\n",
         b"\ndelete soak1-0-0 noreply\r\ndelete soak1-1-0 noreply\r\ndelete soak1-2-0 noreply\r\nmn\r\n",

@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context, Result, ensure};
 use socket2::Socket;
 
+use super::serving;
 use super::shared::{Common, lock};
 use crate::memcached::server::Address;
 
@@ -29,6 +31,15 @@ pub(super) struct Ledger {
     accounts: HashMap<Vec<u8>, Account>,
     missing: u64,
     unexcused: u64,
+    watched: Watched,
+}
+
+/// The server process that reports evictions now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watched {
+    pub(super) process: u64,
+    /// The number of evictions that it has reported so far.
+    pub(super) evictions: u64,
 }
 
 impl Ledger {
@@ -49,7 +60,12 @@ impl Ledger {
         self.accounts.entry(name).or_default().history = Some(history);
     }
 
+    pub(super) fn watched(&self) -> Watched {
+        self.watched
+    }
+
     fn evicted(&mut self, name: &[u8]) {
+        self.watched.evictions += 1;
         let account = self.accounts.entry(name.to_vec()).or_default();
         account.balance += 1;
         self.unexcused -= u64::from(account.balance <= 0);
@@ -86,40 +102,90 @@ impl Ledger {
     }
 }
 
-/// A connection on which the server reports evictions.
+/// The connection on which the server reports evictions.
 #[derive(Debug)]
-pub(super) struct Watcher {
-    socket: Socket,
+pub(super) struct Watcher<'a> {
+    common: &'a Common<'a>,
+    address: &'a Address,
+    link: Mutex<Link>,
 }
 
-impl Watcher {
+#[derive(Debug)]
+struct Link {
+    /// Another one after each time that the server was replaced.
+    socket: Socket,
+    is_stopped: bool,
+}
+
+impl<'a> Watcher<'a> {
     /// Starts to watch evictions. Returns `None` if the server refuses.
-    pub(super) fn start(address: &Address) -> Result<Option<Self>> {
-        let mut socket = address.connect()?;
-        socket.write_all(b"watch evictions\r\n")?;
-        let mut answer = [0; 4];
-        socket.read_exact(&mut answer).context("no reply to watch")?;
-        Ok((answer == *b"OK\r\n").then_some(Self { socket }))
+    pub(super) fn start(common: &'a Common<'a>, address: &'a Address) -> Result<Option<Self>> {
+        let watcher = |socket| Self { common, address, link: Mutex::new(Link { socket, is_stopped: false }) };
+        Ok(watch(common, address)?.map(watcher))
     }
 
-    pub(super) fn run(&self, common: &Common<'_>) -> Result<()> {
-        let mut lines = BufReader::with_capacity(1 << 16, &self.socket);
+    pub(super) fn run(&self) -> Result<()> {
+        let outcome = self.follow();
+        self.common.is_over.fetch_or(outcome.is_err(), Relaxed);
+        outcome
+    }
+
+    /// Receives the reports of the server and of those that replace it, until the run is over.
+    fn follow(&self) -> Result<()> {
+        loop {
+            let socket = {
+                let link = lock(&self.link);
+                if link.is_stopped {
+                    return Ok(());
+                }
+                link.socket.try_clone()?
+            };
+            self.receive(&socket)?;
+            if self.common.is_over.load(Relaxed) {
+                return Ok(());
+            }
+            ensure!(self.common.plan.is_replaced(), "the server no longer reports evictions");
+            let next = watch(self.common, self.address)?;
+            lock(&self.link).socket = next.context("a successor refuses to report evictions")?;
+        }
+    }
+
+    fn receive(&self, socket: &Socket) -> Result<()> {
+        let mut lines = BufReader::with_capacity(1 << 16, socket);
         let mut line = Vec::new();
         while lines.read_until(b'\n', &mut line).context("cannot receive the log of evictions")? > 0 {
             if let Some(name) = evicted(&line) {
-                lock(&common.ledger).evicted(name);
+                lock(&self.common.ledger).evicted(name);
             }
             line.clear();
         }
-        let was_stopped = common.is_over.swap(true, Relaxed);
-        ensure!(was_stopped, "the server no longer reports evictions");
         Ok(())
     }
 
+    /// Ends `run`. Call this when the run is over.
     pub(super) fn stop(&self) {
-        // The server may have closed the connection.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let mut link = lock(&self.link);
+        link.is_stopped = true;
+        // Fails if the server has closed the connection.
+        let _ = link.socket.shutdown(Shutdown::Both);
     }
+}
+
+/// Connects, and asks for reports of evictions. Notes which process reports them. Returns `None` if
+/// the server refuses.
+fn watch(common: &Common<'_>, address: &Address) -> Result<Option<Socket>> {
+    let ask = |socket: &mut Socket| {
+        let process = serving::process(common.plan, socket, false)?;
+        socket.write_all(b"watch evictions\r\n")?;
+        let mut answer = [0; 4];
+        socket.read_exact(&mut answer).context("no reply to watch")?;
+        Ok((answer == *b"OK\r\n").then_some(process))
+    };
+    let (socket, process) = serving::connect(common.plan, address, ask)?;
+    socket.set_read_timeout(None)?;
+    let Some(process) = process else { return Ok(None) };
+    lock(&common.ledger).watched = Watched { process, evictions: 0 };
+    Ok(Some(socket))
 }
 
 /// Returns the name of the evicted item in this line. The names used here need no escapes.

@@ -9,6 +9,8 @@
 //! | `model` | the model of a key that only one client uses |
 //! | `shared` | the model of keys that all clients share, and their common state |
 //! | `connection`, `client` | sending batches, and checking the replies |
+//! | `hand_over` | replacing the server by successors |
+//! | `serving` | which process serves a connection, if the server is replaced |
 //! | `observe` | the server's clock and memory |
 //! | `evictions` | reported evictions and missing items |
 //! | `stopped` | a process of clients that is stopped from time to time |
@@ -20,16 +22,20 @@ mod connection;
 mod conversations;
 mod draw;
 mod evictions;
+mod hand_over;
 mod model;
 mod observe;
 mod reply;
 mod request;
+mod serving;
 mod shared;
 mod stopped;
 mod text;
 
 use std::fmt;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,9 +73,14 @@ const MAX_BYTES: u64 = 256 << 20;
 ///
 /// An item may be missing only if the server reports its eviction to `watch evictions`. If the
 /// server refuses this command or drops lines of the log, the number of missing items must not
-/// exceed the number of evictions. A server started by --exec must also keep its memory below 1.15
-/// times its limit plus 32 MiB plus the buffers of its connections. During the run, a second
+/// exceed the number of evictions. A server started by --exec must also keep its memory below 1.05
+/// times its limit plus 16 MiB plus the buffers of its connections. During the run, a second
 /// process with clients is repeatedly stopped and continued.
+///
+/// With --hand-over, the started relativistd is replaced again and again by a successor. No
+/// connection may be refused, only a server that is replaced may close connections, the successor
+/// must have all items as they were, and CAS values must be larger than all before. Both processes
+/// must keep to their memory.
 ///
 /// All data on the server is lost. The server has to support CAS and all three protocols, accept
 /// about fifty connections, and require no authentication. If it runs with options such as -B, -C,
@@ -88,6 +99,11 @@ pub struct Args {
     /// Let the started server listen on a Unix socket
     #[arg(long, requires = "exec")]
     unix: bool,
+
+    /// Let a successor take over from the started server again and again, after this time. The
+    /// command must be a relativistd; soak adds --hand-over and --take-over to it
+    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = parse_seconds)]
+    hand_over: Option<f64>,
 
     /// Seconds to run
     #[arg(long, default_value_t = 3600.0, value_parser = parse_seconds)]
@@ -111,6 +127,20 @@ pub struct Args {
     /// process
     #[arg(long, hide = true, requires = "server")]
     beside: bool,
+
+    /// For internal use: another process replaces the server
+    #[arg(long, hide = true, requires = "beside")]
+    replaced: bool,
+}
+
+/// Whether the server is replaced during the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replacement {
+    Never,
+    /// By this process, each time after this duration.
+    Every(Duration),
+    /// By another process.
+    Elsewhere,
 }
 
 /// How long a client runs.
@@ -144,6 +174,13 @@ struct Plan {
     /// Whether clients in another process flush everything. The clients of this process then do not
     /// flush, and items may be missing.
     others_flush: bool,
+    replacement: Replacement,
+}
+
+impl Plan {
+    fn is_replaced(&self) -> bool {
+        self.replacement != Replacement::Never
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -155,11 +192,15 @@ struct Summary {
     missing: u64,
     evictions: u64,
     most_resident: u64,
+    hand_overs: u64,
+    closed: u64,
+    unreported: u64,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, resets, flushes, refusals, missing, evictions, most_resident } = self;
+        let Self { requests, resets, flushes, refusals, missing, evictions, most_resident, .. } = self;
+        let Self { hand_overs, closed, unreported, .. } = self;
         writeln!(f, "{requests} answers, none wrong")?;
         writeln!(
             f,
@@ -168,6 +209,13 @@ impl fmt::Display for Summary {
         write!(f, "everything was flushed {flushes} times, {resets} connections broke in the middle of a batch")?;
         if *most_resident > 0 {
             write!(f, "; the server took up to {} MiB", most_resident >> 20)?;
+        }
+        if *hand_overs > 0 {
+            write!(
+                f,
+                "\nthe server was replaced {hand_overs} times, and closed {closed} connections that were in use; \
+                 successors have evicted {unreported} items before they were watched"
+            )?;
         }
         Ok(())
     }
@@ -184,14 +232,21 @@ pub fn run(args: &Args) -> Result<Ending> {
         keys: args.keys,
         length: Length::Time(Duration::from_secs_f64(args.seconds)),
         others_flush: args.beside,
+        replacement: match args.hand_over {
+            Some(seconds) => Replacement::Every(Duration::from_secs_f64(seconds)),
+            None if args.replaced => Replacement::Elsewhere,
+            None => Replacement::Never,
+        },
     };
-    let mut server = match (&args.exec, &args.server) {
+    let server = match (&args.exec, &args.server) {
+        (Some(command), _) if plan.is_replaced() => Server::start_replaceable(command, args.unix)?,
         (Some(command), _) => Server::start(command, args.unix, &Cores::default())?,
         (None, place) => Server::running(place.as_ref().context("--server or --exec")?.find()?)?,
     };
     let address = server.address.clone();
     let stopped = (!args.beside).then(|| Stopped::start(&plan, &address, args.seconds)).transpose()?;
-    let measured = args.exec.is_some().then_some(&mut server);
+    let server = Mutex::new(server);
+    let measured = args.exec.is_some().then_some(&server);
     let summary = soak(&plan, &address, measured, stopped)?;
     // The ending is `Complete` if no signal has arrived.
     let ending = Ending::of(false);
@@ -203,21 +258,30 @@ pub fn run(args: &Args) -> Result<Ending> {
 }
 
 /// Runs against a server, and checks its memory if `server` is given.
-fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Option<Stopped>) -> Result<Summary> {
-    let statistics = address.statistics("stats")?;
-    let settings = address.statistics("stats settings")?;
+fn soak(plan: &Plan, address: &Address, server: Option<&Mutex<Server>>, stopped: Option<Stopped>) -> Result<Summary> {
+    let statistics = serving::statistics(plan, address, "stats")?;
+    let settings = serving::statistics(plan, address, "stats settings")?;
     let limit = number(&statistics, "limit_maxbytes");
     let largest = number(&settings, "item_size_max") as usize;
     ensure!(limit > 0 && largest > 0, "the server does not report its limits");
     let bytes_per_client = (TIMES_LIMIT * limit).min(MAX_BYTES) / u64::from(plan.clients);
     let common = Common::new(plan, bytes_per_client as usize, largest);
-    let watcher = Watcher::start(address)?;
-    let observer = Observer::new(&common, address, limit, watcher.is_some());
+    let watcher = Watcher::start(&common, address)?;
+    ensure!(watcher.is_some() || !plan.is_replaced(), "the server refuses to report evictions");
+    let mut observer = Observer::new(&common, address, limit, watcher.is_some());
     observer.look()?;
     let faults: Vec<String> = thread::scope(|scope| {
-        let observer = scope.spawn(|| observer.run(server));
-        let listener = watcher.as_ref().map(|watcher| scope.spawn(|| watcher.run(&common)));
+        let observer = scope.spawn(move || observer.run(server));
+        let listener = watcher.as_ref().map(|watcher| scope.spawn(|| watcher.run()));
         let stopped = stopped.map(|stopped| scope.spawn(|| stopped.run(&common)));
+        let (end, ended) = mpsc::channel();
+        let replacer = match (plan.replacement, server) {
+            (Replacement::Every(time), Some(server)) => {
+                let common = &common;
+                Some(scope.spawn(move || hand_over::run(server, time, common, &ended)))
+            }
+            _ => None,
+        };
         let clients: Vec<_> = (0..plan.clients)
             .map(|index| Client::new(index, &common, address))
             .map(|mut client| scope.spawn(move || client.run()))
@@ -227,11 +291,14 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
         // consequences.
         let first = clients.collect::<Vec<_>>().into_iter().find(Result::is_err);
         let stopped = stopped.map(|stopped| stopped.join().expect("it does not panic"));
+        // The observer looks a last time when the run is over, so the server must stay then.
+        drop::<mpsc::Sender<()>>(end);
+        let replacer = replacer.map(|replacer| replacer.join().expect("it does not panic"));
         common.is_over.store(true, Relaxed);
         let observer = observer.join().expect("it does not panic");
         watcher.iter().for_each(Watcher::stop);
         let listener = listener.map(|listener| listener.join().expect("it does not panic"));
-        let outcomes = [first, stopped, Some(observer), listener].into_iter().flatten();
+        let outcomes = [first, stopped, replacer, Some(observer), listener].into_iter().flatten();
         outcomes.filter_map(|outcome| outcome.err().map(|error| format!("{error:#}"))).collect()
     });
     ensure!(faults.is_empty(), "{}", faults.join("\n"));
@@ -244,5 +311,8 @@ fn soak(plan: &Plan, address: &Address, server: Option<&mut Server>, stopped: Op
         missing: counts.missing.load(Relaxed),
         evictions: counts.evictions.load(Relaxed),
         most_resident: counts.most_resident.load(Relaxed),
+        hand_overs: counts.hand_overs.load(Relaxed),
+        closed: counts.closed.load(Relaxed),
+        unreported: counts.excused.load(Relaxed),
     })
 }

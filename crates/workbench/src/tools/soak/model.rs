@@ -116,6 +116,13 @@ impl Slot {
         self.item = None;
     }
 
+    /// Notes that another process serves. It has the same item, under a new CAS value.
+    pub(super) fn hand_over(&mut self) {
+        if let Some(item) = &mut self.item {
+            item.cas = None;
+        }
+    }
+
     /// Checks the reply to a request that was executed at `when`. Returns whether an item is
     /// missing that must therefore have been evicted.
     pub(super) fn check(&mut self, question: Question<'_>, reply: &Reply, when: When) -> Result<bool> {

@@ -128,12 +128,17 @@ pub(super) struct Common<'a> {
 pub(super) struct Counts {
     pub(super) requests: AtomicU64,
     pub(super) resets: AtomicU64,
+    pub(super) hand_overs: AtomicU64,
+    /// Connections that the server has closed.
+    pub(super) closed: AtomicU64,
     pub(super) refusals: AtomicU64,
     pub(super) missing: AtomicU64,
     pub(super) evictions: AtomicU64,
     /// The number of items that may be missing although no watcher was notified of their eviction.
     pub(super) excused: AtomicU64,
     pub(super) most_resident: AtomicU64,
+    /// The server process whose evictions are known, if the server is replaced during the run.
+    pub(super) observed: AtomicU64,
 }
 
 impl<'a> Common<'a> {
@@ -191,7 +196,9 @@ impl<'a> Common<'a> {
 
     /// Records a request whose reply will not be received.
     pub(super) fn give_up(&self, request: &Request) {
-        if let ((Key::Counter(index), _), Ask::Store { mode: Mode::Add, .. }) = (request.keys[0], request.ask) {
+        if let (Some(&(Key::Counter(index), _)), Ask::Store { mode: Mode::Add, .. }) =
+            (request.keys.first(), request.ask)
+        {
             lock(&self.counters[usize::from(index)]).is_unsure = true;
         }
     }

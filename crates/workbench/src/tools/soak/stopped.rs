@@ -40,6 +40,7 @@ impl Stopped {
         let mut command = Command::new(program);
         command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
+        command.args(plan.is_replaced().then_some("--replaced"));
         tie(&mut command);
         Ok(Self { child: command.spawn().context("cannot start the process of stopped clients")? })
     }

@@ -15,7 +15,8 @@ socket="$server_directory/memcached"
 memcached -u "$(id -un)" -m 64 -s "$socket" &
 memcached=$!
 trap 'kill "$memcached"; stop_server' EXIT
-until [ -S "$socket" ]; do
+for _ in $(seq 1200); do
+  [ ! -S "$socket" ] || break
   kill -0 "$memcached"
   sleep 0.05
 done

@@ -31,7 +31,7 @@ SERVERS = 3
 VICTIM = 1
 KEYS = 150
 OPERATIONS = 2_000
-PATIENCE = 20
+PATIENCE = 60
 # meta-memcache logs each failure.
 logging.disable()
 
@@ -96,7 +96,7 @@ def twemproxy(folder, ports):
     port = free_port()
     config = Path(folder, "nutcracker.yml")
     config.write_text(
-        f"pool:\n  listen: 127.0.0.1:{port}\n  hash: md5\n  distribution: ketama\n  timeout: 2000\n"
+        f"pool:\n  listen: 127.0.0.1:{port}\n  hash: md5\n  distribution: ketama\n  timeout: {PATIENCE * 1000}\n"
         f"  auto_eject_hosts: false\n  servers:\n{servers}"
     )
     return Proxy(port, ["nutcracker", "-c", config, "-o", Path(folder, "nutcracker.log"), "-s", str(free_port())])

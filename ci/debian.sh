@@ -15,6 +15,8 @@ as_root() {
 }
 
 update_and_install() {
+  # If an installation was interrupted, apt-get refuses all others until this.
+  as_root dpkg --configure -a >/dev/null
   as_root apt-get update -qq
   as_root apt-get install -y -qq "$@" >/dev/null
 }

@@ -51,6 +51,14 @@ for program in crates/*/src/lib.rs crates/*/tests/*.rs crates/*/tests/*/main.rs;
   case $program in */loom.rs | */loom/main.rs | */shuttle.rs | crates/testing/src/*) continue ;; esac
   grep -q 'relativist_testing' "$program" || { echo "lint: $program lacks \`use relativist_testing as _;\`" >&2; exit 1; }
 done
+# CI uses each file in deploy/: a script, a test or another file there names it. (Helm and Grafana find some by their
+# place. ci/chart.sh renders and checks all templates, and ci/grafana.py all that is provisioned.)
+find deploy ! -type d ! -path '*/templates/*' ! -name 'values.*' ! -name Chart.yaml ! -path '*/provisioning/*' |
+  while read -r file; do
+    name=${file##*/} folder=${file%/*}
+    grep -rqF --exclude="$name" -- "${folder##*/}/$name" .ci ci crates/*/tests deploy ||
+      { echo "lint: nothing in CI uses $file" >&2; exit 1; }
+  done
 # Comments are narrow, and free of the words in ci/forbidden-words.txt.
 python3 ci/comments.py
 none "limits are called MAX_ and MIN_, as in std" '\b(const|static) [A-Z_]*\b(MOST|FEWEST|LEAST|LONGEST|SHORTEST|SMALLEST|LARGEST)(_|:)' \

@@ -18,14 +18,15 @@ function converse(user, requests, end, close = (socket) => socket.destroy()) {
     const login = `set login 0 0 ${user.length + 7}\r\n${user} secret\r\n`;
     const socket = createConnection(port, "127.0.0.1", () => socket.write(login + requests));
     let answers = "";
-    socket.on("error", reject).on("data", (data) => {
+    const closed = () => reject(new Error(`the server has closed the connection after ${JSON.stringify(answers)}`));
+    socket.on("error", reject).on("close", closed).on("data", (data) => {
       answers += data;
       if (answers.endsWith(end)) resolve(close(socket));
     });
   });
 }
 
-// 20,000 items, of which some are fetched, one of them often, beside as many that are not there.
+// 20,000 items, of which some are fetched, one of them often, and as many that are not there.
 const names = Array.from({ length: 20000 }, (_, n) => `key${n}`);
 const stores = names.map((name) => `set ${name} 0 0 5 noreply\r\nvalue\r\n`).join("") + "mn\r\n";
 const fetches = names.map((name, n) => `get ${n % 10 === 1 || n % 10 === 3 ? "key1" : n % 2 ? name : "no" + name}\r\n`).join("") + "mn\r\n";

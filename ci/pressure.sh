@@ -42,7 +42,8 @@ round() {
     (cd "crates/$crate" && exec timeout --kill-after=30 "$limit" nice -n 2 taskset -c "$core" "$path") </dev/null >"$log" 2>&1 || status=$?
     [ "$status" -eq 0 ] || {
       cat "$log"
-      [ "$status" -ne 124 ] || echo "pressure: crates/$crate $program did not end within $limit s"
+      rm "$log"
+      [[ $status != 124 && $status != 137 ]] || echo "pressure: crates/$crate $program did not end within $limit s"
       echo "pressure: crates/$crate $program failed in round $1 ($status): $path"
       return 255
     }

@@ -78,6 +78,8 @@ write_released() {
 
 packages() {
   local log=$work/package.log
+  # Cargo unpacks the packages into its home, and would build those of an earlier run: versions are the same.
+  rm -rf "${CARGO_HOME:-$HOME/.cargo}"/registry/src/-*/relativist*
   cargo package --locked "${crates[@]/#/--package=}" 2>&1 | tee "$log"
   ! grep 'is yanked in' "$log" || fail "a dependency has been yanked"
   cp "$CARGO_TARGET_DIR"/package/*.crate "$files"

@@ -40,10 +40,10 @@ check() {
 }
 
 # Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under cfg(relativist_sanitizer)
-# four things differ: the program's allocator, which sanitizers do not know; limits of the resident set in tests;
-# the search for leaks in programs confined by seccomp (servers in the tests' own process are searched); and the
-# addresses that a cache reserves, of which ThreadSanitizer has few. The cache's blocks are mappings, which
-# AddressSanitizer does not know either, so the cache poisons freed memory (crates/cache/src/memory/poison.rs).
+# three things differ: limits of the resident set in tests; the search for leaks in programs confined by seccomp
+# (servers in the tests' own process are searched); and the addresses that a cache reserves, of which ThreadSanitizer
+# has few. The cache's blocks are mappings, which AddressSanitizer does not know either, so the cache poisons freed
+# memory (crates/cache/src/memory/poison.rs).
 # Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
 # but wherever a thread passes memory to another, there is a store and a load that it sees.
 

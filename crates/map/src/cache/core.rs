@@ -54,6 +54,10 @@ pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, Eviction) + Send + Sync>;
 /// The number of entries that [`Core::remove_all`] visits in one read section.
 const PIECE: usize = 256;
 
+/// The number of entries of a shard from which on [`Core::prefetch_evictions`] pays. Fewer are in
+/// the processor's cache. Prefetching would only take lines from threads that use the same shard.
+const MIN_PREFETCHED: usize = 1024;
+
 /// The core of a cache whose entries can expire, or of one whose entries cannot. They differ in the
 /// size of an entry.
 pub(super) enum AnyCore<K, V, S> {
@@ -555,6 +559,9 @@ where
     /// instructions keep loads from overlapping.
     #[inline(always)]
     fn prefetch_evictions(&self, queues: &mut Queues, queue: usize, guard: &Guard) {
+        if queues.len() < MIN_PREFETCHED {
+            return;
+        }
         let [first, second, third] = queues.upcoming(queue);
         // SAFETY: entries of this cache in queues are alive, at least until the guard is dropped.
         let hash = |slot| unsafe { node_of::<K, V, L>(slot) }.link().hash();

@@ -137,6 +137,12 @@ impl Queues {
         }
     }
 
+    /// Returns the number of entries in the queues.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// Remembers the hash of a new entry that was evicted.
     #[inline]
     pub(super) fn remember(&mut self, hash: u64) {
@@ -212,18 +218,15 @@ impl Queues {
     }
 
     /// Like [`take_out`](Self::take_out), for the first entry of a queue, in fewer instructions.
+    /// Writes to no other entry: the next one keeps a pointer to this one as its previous entry.
     #[inline(always)]
     fn take_first(&mut self, queue: usize, first: NonNull<Slot>) {
         let list = &mut self.lists[queue];
         // SAFETY: entries in queues are alive, and this is under the lock of their shard.
         list.first = *unsafe { first.as_ref().place() }.next;
-        match list.first {
-            // SAFETY: another entry of the queue.
-            Some(second) => *unsafe { second.as_ref().place() }.previous = None,
-            None => {
-                list.last = None;
-                self.occupied &= !(1 << queue);
-            }
+        if list.first.is_none() {
+            list.last = None;
+            self.occupied &= !(1 << queue);
         }
         self.len -= 1;
     }
@@ -236,6 +239,8 @@ impl Queues {
             (*queue, *previous, *next)
         };
         let list = &mut self.lists[usize::from(queue)];
+        // What the first entry has as its previous one may be freed; see `take_first`.
+        let previous = previous.filter(|_| list.first != Some(slot));
         match previous {
             // SAFETY: another entry of the queue.
             Some(previous) => *unsafe { previous.as_ref().place() }.next = next,

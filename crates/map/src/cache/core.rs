@@ -54,8 +54,8 @@ pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, Eviction) + Send + Sync>;
 /// The number of entries that [`Core::remove_all`] visits in one read section.
 const PIECE: usize = 256;
 
-/// The number of entries of a shard from which on [`Core::prefetch_evictions`] pays. Fewer are in
-/// the processor's cache. Prefetching would only take lines from threads that use the same shard.
+/// The number of entries of a shard from which on [`Core::prefetch_evictions`] pays. Fewer are
+/// probably in the processor's cache, and prefetching would take lines from other threads.
 const MIN_PREFETCHED: usize = 1024;
 
 /// The core of a cache whose entries can expire, or of one whose entries cannot. They differ in the
@@ -555,8 +555,8 @@ where
     /// waits for memory: prefetches the third entry of the queue; for the second, the head of its
     /// bucket and its ghosts; for the first, the link at which its chain begins.
     ///
-    /// Without this, an eviction waits for most of these one after the other, because its locked
-    /// instructions keep loads from overlapping.
+    /// Without this, an eviction from a large shard waits for most of these one after the other,
+    /// because its locked instructions keep loads from overlapping.
     #[inline(always)]
     fn prefetch_evictions(&self, queues: &mut Queues, queue: usize, guard: &Guard) {
         if queues.len() < MIN_PREFETCHED {

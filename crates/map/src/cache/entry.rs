@@ -109,6 +109,7 @@ struct Tags {
 }
 
 struct Neighbours {
+    /// Means nothing in the first entry of a queue, and may dangle there.
     previous: Option<NonNull<Slot>>,
     next: Option<NonNull<Slot>>,
 }

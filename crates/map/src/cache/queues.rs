@@ -239,7 +239,7 @@ impl Queues {
             (*queue, *previous, *next)
         };
         let list = &mut self.lists[usize::from(queue)];
-        // What the first entry has as its previous one may be freed; see `take_first`.
+        // What the first entry has as its previous one is gone; see `take_first`.
         let previous = previous.filter(|_| list.first != Some(slot));
         match previous {
             // SAFETY: another entry of the queue.

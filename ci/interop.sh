@@ -24,7 +24,7 @@ timeout 120 java -cp "$spymemcached" ci/interop/java/Session.java "$port"
 # memcached 1.6.45 accepts any word after `delete KEY`, but the tool expects an error. So these two checks also
 # fail on memcached itself.
 expected=$'ascii delete\nascii delete noreply'
-checks=$({ memccapable -h 127.0.0.1 -p "$port" 2>/dev/null || true; } | grep -oE '(ascii|binary) [a-z]+( [a-z]+)* +(\[pass\])?')
+checks=$({ timeout 120 memccapable -t 60 -h 127.0.0.1 -p "$port" 2>/dev/null || true; } | grep -oE '(ascii|binary) [a-z]+( [a-z]+)* +(\[pass\])?')
 failed=$(sed -nE '/\[pass\]/! s/ +$//p' <<<"$checks")
 echo "memccapable: $(grep -c '\[pass\]' <<<"$checks") of $(wc -l <<<"$checks") checks passed"
 [ "$failed" = "$expected" ] || { echo "interop: memccapable failed: ${failed:-nothing}; expected: $expected" >&2; exit 1; }

@@ -6,7 +6,7 @@ from meta_memcache.configuration import LeasePolicy, RecachePolicy, StalePolicy
 
 client = CacheClient.cache_client_from_servers(
     servers=[ServerAddress(host="127.0.0.1", port=PORT)],
-    connection_pool_factory_fn=connection_pool_factory_builder(),
+    connection_pool_factory_fn=connection_pool_factory_builder(connection_timeout=60, recv_timeout=60),
 )
 check(client.set(key=Key("key"), value="value", ttl=100), True)
 check(client.get(key=Key("key")), "value")

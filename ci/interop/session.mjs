@@ -6,8 +6,9 @@ import { promisify } from "node:util";
 const [port, folder] = process.argv.slice(2);
 const require = createRequire(folder + "/");
 
+// By default memjs waits for half a second, and the machine may be busy.
 async function memjs() {
-  const client = require("memjs").Client.create(`127.0.0.1:${port}`);
+  const client = require("memjs").Client.create(`127.0.0.1:${port}`, { timeout: 60 });
   await client.flush();
   assert.equal(await client.set("key", "value", { expires: 100 }), true);
   assert.equal((await client.get("key")).value.toString(), "value");

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 )
@@ -30,6 +31,8 @@ func has(client *memcache.Client, key, value string) *memcache.Item {
 
 func main() {
 	client := memcache.New("127.0.0.1:" + os.Args[1])
+	// By default it waits for half a second, and the machine may be busy.
+	client.Timeout = time.Minute
 	is(client.Ping(), nil)
 	is(client.FlushAll(), nil)
 	is(client.Set(&memcache.Item{Key: "key", Value: []byte("value"), Flags: 7, Expiration: 100}), nil)

@@ -7,11 +7,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.concurrent.TimeUnit;
-import net.spy.memcached.BinaryConnectionFactory;
 import net.spy.memcached.CASResponse;
 import net.spy.memcached.CASValue;
 import net.spy.memcached.ConnectionFactory;
-import net.spy.memcached.DefaultConnectionFactory;
+import net.spy.memcached.ConnectionFactoryBuilder;
+import net.spy.memcached.ConnectionFactoryBuilder.Protocol;
 import net.spy.memcached.MemcachedClient;
 
 public final class Session {
@@ -20,13 +20,18 @@ public final class Session {
         System.setProperty("net.spy.log.LoggerImpl", "net.spy.memcached.compat.log.SunLogger");
         java.util.logging.Logger.getLogger("net.spy.memcached").setLevel(java.util.logging.Level.WARNING);
         try {
-            session("text", new DefaultConnectionFactory(), server);
-            session("binary", new BinaryConnectionFactory(), server);
+            session("text", factory(Protocol.TEXT), server);
+            session("binary", factory(Protocol.BINARY), server);
         } catch (Throwable fault) {
             // The client's threads would go on.
             fault.printStackTrace();
             System.exit(1);
         }
+    }
+
+    // By default it waits for 2.5 seconds, and the machine may be busy.
+    private static ConnectionFactory factory(Protocol protocol) {
+        return new ConnectionFactoryBuilder().setProtocol(protocol).setOpTimeout(60_000).build();
     }
 
     private static void session(String protocol, ConnectionFactory factory, InetSocketAddress server) throws Exception {

@@ -29,14 +29,14 @@ install_tools() {
   local operator converter version
   rm -rf "$tools"
   mkdir -p "$tools/schemas"
-  GOBIN=$tools/bin CGO_ENABLED=0 go install -ldflags='-s -w' "${packages[0]}"
-  GOBIN=$tools/bin CGO_ENABLED=0 go install -ldflags='-s -w' "${packages[1]}"
-  operator=$(go mod download -json "${packages[2]}" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+  GOBIN=$tools/bin CGO_ENABLED=0 retry go install -ldflags='-s -w' "${packages[0]}"
+  GOBIN=$tools/bin CGO_ENABLED=0 retry go install -ldflags='-s -w' "${packages[1]}"
+  operator=$(retry go mod download -json "${packages[2]}" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
   converter=$(go mod download -json "${packages[1]/\/cmd\/kubeconform/}" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
   (cd "$tools/schemas" && FILENAME_FORMAT='{kind}-{fullgroup}-{version}' DENY_ROOT_ADDITIONAL_PROPERTIES=1 \
     /usr/bin/python3 "$converter/scripts/openapi2jsonschema.py" \
     "$operator"/example/prometheus-operator-crd/monitoring.coreos.com_{servicemonitors,prometheusrules}.yaml >/dev/null)
-  pip download --quiet --disable-pip-version-check --no-deps --dest "$tools" "${packages[3]}"
+  retry pip download --quiet --disable-pip-version-check --no-deps --dest "$tools" "${packages[3]}"
   /usr/bin/python3 -m zipfile -e "$tools"/kubernetes_validate-*.whl "$tools/unpacked"
   for version in "${kubernetes[@]}"; do
     mv "$tools/unpacked/kubernetes_validate/kubernetes-json-schema/v$version-local-strict" "$tools/schemas/$version"

@@ -10,8 +10,8 @@ debian go golang-go
 debian /usr/share/python-wheels python3-venv
 if ! cmp -s ci/interop/requirements.txt "$clients/requirements.txt"; then
   python3 -m venv --clear "$clients/python"
-  "$python" -m pip install -q --disable-pip-version-check -r ci/interop/requirements.txt
+  retry "$python" -m pip install -q --disable-pip-version-check -r ci/interop/requirements.txt
   mkdir -p "$clients/node"
-  npm install --silent --no-audit --no-fund --prefix "$clients/node" memjs@1.3.2 memcached@2.2.2
+  retry npm install --silent --no-audit --no-fund --prefix "$clients/node" memjs@1.3.2 memcached@2.2.2
   cp ci/interop/requirements.txt "$clients/requirements.txt"
 fi

@@ -14,11 +14,22 @@ as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# retry COMMAND...: tries three times, because a download may fail.
+retry() {
+  local pause
+  for pause in 10 30; do
+    ! "$@" || return 0
+    echo "failed, and is repeated in $pause s: $*" >&2
+    sleep "$pause"
+  done
+  "$@"
+}
+
 update_and_install() {
   # If an installation was interrupted, apt-get refuses all others until this.
   as_root dpkg --configure -a >/dev/null
-  as_root apt-get update -qq
-  as_root apt-get install -y -qq "$@" >/dev/null
+  retry as_root apt-get update -qq
+  retry as_root apt-get install -y -qq "$@" >/dev/null
 }
 
 # install_packages PACKAGE...: one script at a time.
@@ -51,8 +62,9 @@ unpack_from() {
   options=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::Preferences=/dev/null
     -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status"
     -o Dir::Cache="$apt" -o Acquire::Languages=none -o APT::Sandbox::User="$(id -un)")
-  apt-get "${options[@]}" update
-  (cd "$apt/archives" && apt-get "${options[@]}" download "${packages[@]}")
+  # Both, because the files may change in between.
+  download() { apt-get "${options[@]}" update && (cd "$apt/archives" && apt-get "${options[@]}" download "${packages[@]}"); }
+  retry download
   for file in "$apt"/archives/*.deb; do dpkg -x "$file" "$apt/root"; done
   rm -rf "$folder"
   mkdir -p "$(dirname "$folder")"

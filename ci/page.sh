@@ -12,7 +12,7 @@ modules=$(realpath -m "${CARGO_TARGET_DIR:-target}")/page
 tools=(playwright-core@1.65.1 axe-core@4.14.1)
 if [ "$(cat "$modules/tools" 2>/dev/null)" != "${tools[*]}" ]; then
   mkdir -p "$modules"
-  npm install --silent --no-audit --no-fund --prefix "$modules" "${tools[@]}"
+  retry npm install --silent --no-audit --no-fund --prefix "$modules" "${tools[@]}"
   echo "${tools[*]}" >"$modules/tools"
 fi
 

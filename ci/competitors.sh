@@ -20,22 +20,30 @@ cargo test "${counting[@]}" --package relativist-rcu --package relativist --pack
 cargo test "${counting[@]}" --package relativistd --test suite contention
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
+messages=${CARGO_TARGET_DIR:-target}/competitors.log
+# bench FLAGS...: runs the workbench, and prints its messages only if it fails.
+bench() {
+  local status=0
+  "$program" "$@" 2>"$messages" || status=$?
+  [ "$status" -eq 0 ] || cat "$messages" >&2
+  return "$status"
+}
 # All tables take their memory from mimalloc: it has to define malloc for the whole program.
 nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "competitors: malloc is not mimalloc's" >&2; exit 1; }
 workloads=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
-output=$("$program" compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01 2>/dev/null)
+output=$(bench compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01)
 for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo boost::concurrent_flat_map; do
   # There are eleven workloads. The matrix prints six tables (two distributions, three shares of
   # updates), and there are three mixes.
   count=$(grep -c "^| $competitor " <<<"$output")
   [ "$count" -ge 18 ] || { echo "competitors: $competitor is in $count tables only" >&2; exit 1; }
 done
-output=$("$program" engines --entries 2^12 --memory 4 --rounds 1 --millis 1 2>/dev/null)
+output=$(bench engines --entries 2^12 --memory 4 --rounds 1 --millis 1)
 # In the table of room, and in those of five workloads.
 count=$(grep -c "^| segcache " <<<"$output")
 [ "$count" -eq 6 ] || { echo "competitors: segcache is in $count tables only" >&2; exit 1; }
 
-output=$("$program" caches --entries 2^12 --rounds 1 --millis 1 2>/dev/null)
+output=$(bench caches --entries 2^12 --rounds 1 --millis 1)
 # In the tables of four workloads.
 count=$(grep -c "^| foyer " <<<"$output")
 [ "$count" -eq 4 ] || { echo "competitors: foyer is in $count tables only" >&2; exit 1; }
@@ -43,13 +51,13 @@ count=$(grep -c "^| foyer " <<<"$output")
 # After tests of the whole workspace the server exists.
 [ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd
 # This build is not optimised, and may miss the targets: then the exit status is 1.
-output=$("$program" serving --quick --threads 1 --workload get50,set 2>/dev/null) || [ $? -eq 1 ]
+output=$(bench serving --quick --threads 1 --workload get50,set) || [ $? -eq 1 ]
 for over in memcached echo; do
   grep "^| get50 .* $over " <<<"$output" >/dev/null || { echo "competitors: get50 was not compared with $over" >&2; exit 1; }
 done
 echo "competitors: all of them took part"
 
-output=$("$program" resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1 2>/dev/null)
+output=$(bench resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1)
 for lock in mutex map_resizer; do
   grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
 done
@@ -73,7 +81,7 @@ exists relativistd
 mirror=$!
 exists mirror
 for protocol in classic meta; do
-  "$program" load --server "unix:$sockets/mirror" --protocol $protocol --sets 30 --clients 4 --items 500 --rounds 1 --seconds 0.5 >/dev/null 2>&1
+  bench load --server "unix:$sockets/mirror" --protocol $protocol --sets 30 --clients 4 --items 500 --rounds 1 --seconds 0.5 >/dev/null
 done
 kill -INT "$mirror"
 wait "$mirror" || { cat "$sockets/report" >&2; exit 1; }

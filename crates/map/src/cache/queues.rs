@@ -272,3 +272,29 @@ pub(super) struct Popped {
     /// The queue from which it was taken.
     pub(super) queue: usize,
 }
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_can_leave_after_the_one_before_it() {
+        let slots = [(); 5].map(|()| Slot::new(1));
+        let [first, second, third, fourth, fifth] = slots.each_ref().map(NonNull::from);
+        let mut queues = Queues::new();
+        // SAFETY: alive until the end of this test, and in these queues only.
+        let admit = |queues: &mut Queues, slot| unsafe { queues.admit(slot, 0, 0) };
+        // SAFETY: as above, and in no map.
+        let unlink = |queues: &mut Queues, slot| _ = unsafe { queues.unlink(slot) };
+        let pop = |queues: &mut Queues| queues.pop(|_| false).map(|popped| popped.slot);
+
+        [first, second, third, fourth].into_iter().for_each(|slot| admit(&mut queues, slot));
+        assert_eq!(pop(&mut queues), Some(first));
+        unlink(&mut queues, second);
+        assert_eq!(pop(&mut queues), Some(third));
+        unlink(&mut queues, fourth);
+        assert_eq!((pop(&mut queues), queues.len()), (None, 0));
+        admit(&mut queues, fifth);
+        assert_eq!((pop(&mut queues), queues.len()), (Some(fifth), 0));
+    }
+}

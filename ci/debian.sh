@@ -63,7 +63,10 @@ unpack_from() {
     -o Dir::Etc::PreferencesParts=/dev/null -o Dir::State::Lists="$apt/lists" -o Dir::State::Status="$apt/status"
     -o Dir::Cache="$apt" -o Acquire::Languages=none -o APT::Sandbox::User="$(id -un)")
   # Both, because the files may change in between.
-  download() { apt-get "${options[@]}" update && (cd "$apt/archives" && apt-get "${options[@]}" download "${packages[@]}"); }
+  download() {
+    apt-get "${options[@]}" update &&
+      (cd "$apt/archives" && apt-get "${options[@]}" download "${packages[@]}")
+  }
   retry download
   for file in "$apt"/archives/*.deb; do dpkg -x "$file" "$apt/root"; done
   rm -rf "$folder"

@@ -42,7 +42,7 @@ none "atomics come from the sync module" '^[^/]*(std|core)::sync::atomic' \
 # Guarantees are numbered in the design, and cited by the tests that would fail without them.
 for crate in rcu map; do
   for guarantee in $(grep -oE '^//! \* \*\*[A-Z][0-9]+' "crates/$crate/src/design.rs" | grep -oE '[A-Z][0-9]+$'); do
-    grep -rhw --include='*.rs' "$guarantee" "crates/$crate/tests" | grep -qv 'are the guarantees of' ||
+    grep -rhw --include='*.rs' "$guarantee" "crates/$crate/tests" | grep -v 'are the guarantees of' >/dev/null ||
       { echo "lint: no test of crates/$crate cites $guarantee" >&2; exit 1; }
   done
 done

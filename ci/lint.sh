@@ -19,7 +19,7 @@ none() {
   [ "$status" -eq 1 ] || { echo "lint: $why" >&2; exit 1; }
 }
 # Layering, see ARCHITECTURE.md.
-none "the cache sees no sockets and no protocol" 'std::net|mio::|socket2|relativist_memcache|relativistd::' crates/cache/src
+none "the cache sees no sockets and no protocol" 'std::net|mio::|socket2|relativist_memcache|relativistd::' crates/store/src
 none "the codec does no I/O and has no clock" 'std::(net|fs|time)|stdin|stdout' crates/memcache/src
 none "the table knows no server" 'relativistd|memcache' crates/map/src crates/rcu/src
 # Modules of the cache import only modules of their own layer and below. (Unit tests, at the end of a file, may use all.)
@@ -30,7 +30,7 @@ for lower in 0 1 2 3; do
   files=${layers[lower]}
   [ "$files" != leaves ] || files=$leaves
   for file in $files; do
-    find "crates/cache/src/$file.rs" "crates/cache/src/$file" -name '*.rs' 2>/dev/null
+    find "crates/store/src/$file.rs" "crates/store/src/$file" -name '*.rs' 2>/dev/null
   done | while read -r file; do
     sed '/^#\[cfg(.*test/,$d' "$file" | grep -nE "^[^/]*crate::(\{|$upper)\b" | sed "s|^|$file:|"
   done

@@ -24,7 +24,7 @@ case $mode in
   "" | --dry-run | --released) ;;
   *) echo "usage: ci/release.sh [--dry-run [CHECK...] | --released]" >&2; exit 2 ;;
 esac
-crates=(relativist-rcu relativist relativist-cache relativist-memcache relativistd) # in order of dependency
+crates=(relativist-rcu relativist relativist-store relativist-memcache relativistd) # in order of dependency
 libraries=("${crates[@]:0:4}")
 checkout=$PWD
 builds=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -128,7 +128,7 @@ linked() {
 only_published() {
   cargo hack --workspace --remove-dev-deps
   sed -i "/^\[target.'cfg(relativist_/,/^\$/d" crates/*/Cargo.toml
-  sed -i 's|^members = .*|members = ["crates/rcu", "crates/map", "crates/cache", "crates/memcache", "crates/server", "crates/capi"]|' Cargo.toml
+  sed -i 's|^members = .*|members = ["crates/rcu", "crates/map", "crates/store", "crates/memcache", "crates/server", "crates/capi"]|' Cargo.toml
 }
 
 # Comes last, because it changes the clone.

@@ -33,7 +33,7 @@ check() {
     rcu) run --package relativist-rcu --lib --tests ;;
     map) run --package relativist --test stress --test stress_flat --test stress_private ;;
     baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
-    cache) run --package relativist-cache --lib --tests ;;
+    cache) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
     *) echo "sanitizers: no tests for $1: rcu, map, baselines, cache, server" >&2; exit 1 ;;
   esac
@@ -43,7 +43,7 @@ check() {
 # three things differ: limits of the resident set in tests; the search for leaks in programs confined by seccomp
 # (servers in the tests' own process are searched); and the addresses that a cache reserves, of which ThreadSanitizer
 # has few. The cache's blocks are mappings, which AddressSanitizer does not know either, so the cache poisons freed
-# memory (crates/cache/src/memory/poison.rs).
+# memory (crates/store/src/memory/poison.rs).
 # Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
 # but wherever a thread passes memory to another, there is a store and a load that it sees.
 

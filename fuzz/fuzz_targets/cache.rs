@@ -4,9 +4,9 @@
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use relativist_cache::Cache;
+use relativist_store::Cache;
 
-#[path = "../../crates/cache/tests/support/model.rs"]
+#[path = "../../crates/store/tests/support/model.rs"]
 mod model;
 
 use model::{Model, Operation};

@@ -176,7 +176,7 @@ pub mod cache;
 mod cached;
 mod counter;
 pub mod design;
-// Not part of the interface: shared with relativist-cache.
+// Not part of the interface: shared with relativist-store.
 #[doc(hidden)]
 pub mod eviction;
 mod fill;

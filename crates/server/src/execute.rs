@@ -42,10 +42,10 @@ use crate::reload::LiveOptions;
 use crate::security::auth::Users;
 use crate::security::tls::Tls;
 use crate::snapshot::record::SnapshotRecord;
-use relativist_cache::Ticker;
-use relativist_cache::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Usage, Value, ValueRef};
 use relativist_memcache::binary as packets;
 use relativist_memcache::{Command, Limits, PendingStore, Rejection, RequestError, decode_key, number, reply};
+use relativist_store::Ticker;
+use relativist_store::{Cache, Hit, ItemShape, LARGE_VALUE, ReservedValue, Usage, Value, ValueRef};
 use std::sync::Arc;
 
 pub use classic::Fetch;
@@ -282,7 +282,7 @@ impl<'s> Executor<'s> {
                 return self.fetch(session, Fetch::get_and_touch(exptime, with_cas), keys, replies);
             }
             Command::Store { verb, key, flags, exptime, value, noreply } => {
-                let content = relativist_cache::Content { flags, exptime, value };
+                let content = relativist_store::Content { flags, exptime, value };
                 append_reply(out, noreply, self.store(session, verb, key, content));
             }
             Command::Arithmetic { key, op, delta, noreply } => {

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Layers, each knowing only those below it: `net` moves bytes, and [`execute`] turns commands into
-//! replies. The items are in the crate [`relativist_cache`], which uses the table of the crate
+//! replies. The items are in the crate [`relativist_store`], which uses the table of the crate
 //! `relativist`. The crate `relativist-memcache` has the wire format.
 
 #[cfg(test)]

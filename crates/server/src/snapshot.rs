@@ -26,7 +26,7 @@ pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
 use moment::{BootId, Moment};
 use nix::unistd::{AccessFlags, access};
-use relativist_cache::{Cache, OutOfMemory, Ticker};
+use relativist_store::{Cache, OutOfMemory, Ticker};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};

@@ -4,11 +4,11 @@ use super::observe::Stored;
 use super::statistics::Report;
 use super::{Dump, Executor, Outcome, Replies, Session, sasl};
 use crate::options::PROTOCOL_VERSION;
-use relativist_cache::{
-    Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply, parse,
-};
 use relativist_memcache::Words;
 use relativist_memcache::binary::{Header, Opcode, Request, Status, reply};
+use relativist_store::{
+    Change, CountError, Direction, Expiry, Hit, Lookup, Marks, New, OutOfMemory, Present, Store, Value, apply, parse,
+};
 
 /// The expiry with which `increment` and `decrement` do not create a missing item.
 const DO_NOT_CREATE: u32 = u32::MAX;

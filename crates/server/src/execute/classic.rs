@@ -3,10 +3,10 @@
 use super::observe::Stored;
 use super::{Executor, Outcome, Replies, Session, append_reply};
 use crate::observability::latency::Kind;
-use relativist_cache::{
+use relativist_memcache::{Arithmetic, StoreVerb, reply};
+use relativist_store::{
     Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef, ValueSource,
 };
-use relativist_memcache::{Arithmetic, StoreVerb, reply};
 
 /// The reply to `flush_all` with `-F`.
 pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";

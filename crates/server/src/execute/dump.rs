@@ -6,9 +6,9 @@
 use super::observe::CLASS;
 use super::statistics::Report;
 use super::{Executor, Outcome, Session};
-use relativist_cache::{Hit, Marks, MemoryUse, TableStats};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
+use relativist_store::{Hit, Marks, MemoryUse, TableStats};
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;

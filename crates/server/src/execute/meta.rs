@@ -10,8 +10,8 @@ mod set;
 
 use super::observe::CLASS;
 use super::{Executor, Replies, Session};
-use relativist_cache::{Lookup, Marks};
 use relativist_memcache::{Meta, MetaFlags, MetaVerb, encode_key};
+use relativist_store::{Lookup, Marks};
 use std::io::Write as _;
 
 /// A command with checked flags and decoded key.

@@ -3,8 +3,8 @@
 
 use super::watch::Topic;
 use super::{Executor, Session};
-use relativist_cache::{Lookup, Store};
 use relativist_memcache::encode_percent;
+use relativist_store::{Lookup, Store};
 
 /// The size class in log lines and dumps. This server has no size classes, so it reports the first
 /// one for all items.

@@ -5,7 +5,7 @@ use super::observe::Stored;
 use super::{Executor, Session};
 use crate::observability::hot_keys::Kind;
 use crate::observability::stats::Counter;
-use relativist_cache::{CountError, Direction, Lookup, Store};
+use relativist_store::{CountError, Direction, Lookup, Store};
 
 impl Executor<'_> {
     #[inline]

@@ -1,7 +1,7 @@
 //! Replies to a client: bytes, and between them pinned large values, which are sent from memory of
 //! the cache without a copy.
 
-use relativist_cache::ValueRef;
+use relativist_store::ValueRef;
 use std::collections::VecDeque;
 
 /// Replies in the order of sending.

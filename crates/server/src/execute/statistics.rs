@@ -14,10 +14,10 @@ use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use relativist_cache::{MemoryUse, SweepStats, TableStats, Usage};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
+use relativist_store::{MemoryUse, SweepStats, TableStats, Usage};
 use std::fmt::Display;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::observability::stats::{Registry, Totals};
 use crate::options::Options;
 use crate::security::auth::TenantLine;
 use crate::tenants::{Caches, Plan, empty_cache};
-use relativist_cache::{Cache, Clock, SweepStats, Usage};
+use relativist_store::{Cache, Clock, SweepStats, Usage};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 

@@ -5,8 +5,8 @@
 //! watcher, a command pays one load of a word that is almost never written.
 
 use super::observe::CLASS;
-use relativist_cache::{EvictionObserver, Hit, Marks};
 use relativist_memcache::encode_percent;
+use relativist_store::{EvictionObserver, Hit, Marks};
 use std::fmt;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -215,7 +215,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_cache::{Cache, Clock, Content, Mode};
+    use relativist_store::{Cache, Clock, Content, Mode};
 
     #[test]
     fn a_slow_watcher_loses_lines_and_receives_their_number() {

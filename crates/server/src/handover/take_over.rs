@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::security::privileges;
 use crate::snapshot;
 use crate::tenants::Caches;
-use relativist_cache::{OutOfMemory, Ticker};
+use relativist_store::{OutOfMemory, Ticker};
 use socket2::{Socket, Type};
 use std::cell::RefCell;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use super::wire::{HEADER, Header, Passed, VERSION, Wire};
 use crate::snapshot;
-use relativist_cache::{Cache, Clock, Content, Mode, Ticker};
+use relativist_store::{Cache, Clock, Content, Mode, Ticker};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;

@@ -5,7 +5,7 @@
 //! share a few buffers that stay in the CPU's cache.
 
 use crate::execute::Replies;
-use relativist_cache::{LARGE_VALUE, ReservedValue};
+use relativist_store::{LARGE_VALUE, ReservedValue};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem;
 

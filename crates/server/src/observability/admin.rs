@@ -29,7 +29,7 @@ use http::{Request, Response};
 use metrics::Format;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
-use relativist_cache::{MemoryUse, TableStats, Usage};
+use relativist_store::{MemoryUse, TableStats, Usage};
 use report::Survey;
 use socket2::Type;
 use std::io;

@@ -9,7 +9,7 @@ use crate::observability::hot_keys::{self, HotKeys, ThreadKeys};
 use crate::observability::latency::{Distribution, Kind, Latencies};
 use crate::observability::log::Log;
 use crossbeam_utils::CachePadded;
-use relativist_cache::SweepStats;
+use relativist_store::SweepStats;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! The options of `-o`.
 
 use super::Ssl;
-use relativist_cache::policy::EvictFor;
+use relativist_store::policy::EvictFor;
 use std::str::FromStr;
 
 /// The options of `-o`.

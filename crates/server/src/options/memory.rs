@@ -9,7 +9,7 @@ use std::str::FromStr;
 const MIN_REST: u64 = 96;
 
 /// The largest limit, in MiB.
-pub(crate) const MAX_MEBIBYTES: u32 = (relativist_cache::MAX_LIMIT / MEBIBYTE) as u32;
+pub(crate) const MAX_MEBIBYTES: u32 = (relativist_store::MAX_LIMIT / MEBIBYTE) as u32;
 
 /// The limit on the memory for items and table.
 #[derive(Clone, Debug, Eq, PartialEq)]

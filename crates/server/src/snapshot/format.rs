@@ -25,7 +25,7 @@
 //! more in memory.
 
 use super::moment::Moment;
-use relativist_cache::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
+use relativist_store::{Cache, Expiry, Hit, MAX_KEY, Marks, New, Sequence, Value};
 use std::fmt;
 use std::io::{self, Read, Write};
 

@@ -1,6 +1,6 @@
 //! Moments that a server can compare with those of its predecessor, even if a clock was wrong.
 
-use relativist_cache::Ticker;
+use relativist_store::Ticker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A moment, by the system's clocks.

@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::options::{EngineKind, Options};
 use crate::security::auth::TenantLine;
-use relativist_cache::{Cache, Clock, OutOfMemory};
+use relativist_store::{Cache, Clock, OutOfMemory};
 use std::sync::Arc;
 
 /// The caches of a server that starts.

@@ -3,7 +3,7 @@
 use crate::certificates::Authority;
 use crate::harness::{Client, Running, connect_to};
 use crate::openmetrics;
-use relativist_cache::{Hooks, TableStats};
+use relativist_store::{Hooks, TableStats};
 use relativist_testing::patience;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! A server in this process, and a plain client.
 
-use relativist_cache::Cache;
+use relativist_store::Cache;
 use relativist_testing::patience;
 use relativistd::{Options, Saver, Server, StartError, Stopper};
 use std::io::{Read, Write};

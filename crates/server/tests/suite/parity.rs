@@ -1,7 +1,7 @@
 //! Behaviour of memcached that users rely on, and that the recorded transcripts do not show.
 
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
-use relativist_cache::{Cache, Content, Hooks, Mode};
+use relativist_store::{Cache, Content, Hooks, Mode};
 use relativist_testing::wait_until;
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -239,7 +239,7 @@ fn replay_reports_every_policy() {
     let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf"];
     policies.extend(["policy", "policy-bytes", "relativistd", "relativistd-bytes"]);
     policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
-    policies.extend(["relativist-cache", "moka", "quick-cache"]);
+    policies.extend(["relativist-store", "moka", "quick-cache"]);
     policies.extend(["foyer"].iter().filter(|_| cfg!(feature = "foyer")));
     policies.extend(["belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);
@@ -274,7 +274,7 @@ fn replay_generates_traces() {
 fn engines_reports_room_and_times() {
     let caches = 2 + usize::from(cfg!(feature = "segcache"));
     let (text, document) = measure("engines --entries 4096 --memory 2 --threads 1,2 --rounds 2 --millis 1");
-    for expected in ["relativist-cache", "other bytes per item", "GET, Zipf 0.99, ns", "SET of new keys, evicting, ns"]
+    for expected in ["relativist-store", "other bytes per item", "GET, Zipf 0.99, ns", "SET of new keys, evicting, ns"]
     {
         assert!(text.contains(expected), "{expected}: {text}");
     }

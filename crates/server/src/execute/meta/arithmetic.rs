@@ -2,8 +2,8 @@
 
 use super::{Ending, Request, append_key, append_number, append_ttl, append_word};
 use crate::execute::{Executor, Session};
-use relativist_cache::{Change, CountError, Direction, Expiry, Hit, Marks, New, Present, Value, apply, parse};
 use relativist_memcache::{MetaMode, reply};
+use relativist_store::{Change, CountError, Direction, Expiry, Hit, Marks, New, Present, Value, apply, parse};
 
 impl Executor<'_> {
     pub(super) fn meta_arithmetic(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {

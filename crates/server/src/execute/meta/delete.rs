@@ -2,8 +2,8 @@
 
 use super::{Ending, Request};
 use crate::execute::{Executor, Session};
-use relativist_cache::{Change, Expiry, Hit, Marks, New, Present, Value};
 use relativist_memcache::reply;
+use relativist_store::{Change, Expiry, Hit, Marks, New, Present, Value};
 
 impl Executor<'_> {
     pub(super) fn meta_delete(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {

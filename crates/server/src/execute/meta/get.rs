@@ -8,8 +8,8 @@
 
 use super::{Request, append_key, append_number, append_ttl, append_word};
 use crate::execute::{Executor, Replies, Session};
-use relativist_cache::{Change, Expiry, Hit, Lookup, Marks, New, Present, Value};
 use relativist_memcache::reply;
+use relativist_store::{Change, Expiry, Hit, Lookup, Marks, New, Present, Value};
 use std::cell::Cell;
 
 /// The item that the first lookup found, without a lock.

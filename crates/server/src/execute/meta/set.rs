@@ -3,8 +3,8 @@
 use super::{Ending, Request, append_key, append_number, append_word};
 use crate::execute::observe::Stored;
 use crate::execute::{Executor, Session};
-use relativist_cache::{Change, Expiry, Hit, Marks, New, Present, Store, Value};
 use relativist_memcache::{MetaMode, RequestError, reply};
+use relativist_store::{Change, Expiry, Hit, Marks, New, Present, Store, Value};
 
 impl Executor<'_> {
     pub(super) fn meta_set(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {

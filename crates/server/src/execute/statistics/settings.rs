@@ -2,7 +2,7 @@
 
 use super::{Executor, Report};
 use crate::options::{Extended, Ssl};
-use relativist_cache::policy::EvictFor;
+use relativist_store::policy::EvictFor;
 use std::path::Path;
 
 impl Executor<'_> {

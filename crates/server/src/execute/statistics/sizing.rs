@@ -1,8 +1,8 @@
 //! `stats sizing`: what other memory limits would change, and what the memory is used for.
 
 use super::{Executor, Report};
-use relativist_cache::Ages;
-use relativist_cache::sizing::{self, FACTORS};
+use relativist_store::Ages;
+use relativist_store::sizing::{self, FACTORS};
 use std::fmt::Display;
 
 impl Executor<'_> {

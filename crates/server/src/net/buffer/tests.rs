@@ -1,8 +1,8 @@
 //! Buffers that grow, move, and are blocked.
 
 use super::*;
-use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, ItemShape, LARGE_VALUE, Mode, Store};
+use relativist_store::Clock;
+use relativist_store::{Cache, Content, ItemShape, LARGE_VALUE, Mode, Store};
 use std::sync::Arc;
 
 /// Takes this many bytes and then blocks.

@@ -3,8 +3,8 @@
 use super::super::buffer::Output;
 use super::Ending;
 use crate::execute::{Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
-use relativist_cache::{LARGE_VALUE, MAX_BATCH_KEYS};
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, LoginDecoder, Protocol, binary};
+use relativist_store::{LARGE_VALUE, MAX_BATCH_KEYS};
 use std::sync::Arc;
 
 /// A command that takes more than one step.

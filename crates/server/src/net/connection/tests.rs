@@ -8,8 +8,8 @@ use crate::limits::connections::ConnectionLimit;
 use crate::limits::slow_clients::MIN_BYTES;
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
-use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, ItemShape, Mode, Store};
+use relativist_store::Clock;
+use relativist_store::{Cache, Content, ItemShape, Mode, Store};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 

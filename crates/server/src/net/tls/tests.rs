@@ -4,8 +4,8 @@ use super::*;
 use crate::certificates::Authority;
 use crate::observability::log::Log;
 use crate::options::{ClientCertificate, Options};
-use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, Mode, Store};
+use relativist_store::Clock;
+use relativist_store::{Cache, Content, Mode, Store};
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};
 

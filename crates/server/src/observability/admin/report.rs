@@ -4,8 +4,8 @@ use super::Panel;
 use super::tenants::TenantUse;
 use crate::observability::hot_keys::{self, HotKey};
 use crate::observability::latency::Kind;
-use relativist_cache::Ages;
-use relativist_cache::sizing::{FACTORS, Report};
+use relativist_store::Ages;
+use relativist_store::sizing::{FACTORS, Report};
 use serde_json::{Value, json};
 use std::mem;
 use std::time::{Duration, Instant};
@@ -197,7 +197,7 @@ fn history(panel: &Panel) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_cache::TableStats;
+    use relativist_store::TableStats;
 
     #[test]
     fn a_survey_advances_by_pieces_and_pauses_after_its_end() {

@@ -2,7 +2,7 @@
 
 use super::Panel;
 use crate::observability::stats::Totals;
-use relativist_cache::{Usage, sizing};
+use relativist_store::{Usage, sizing};
 
 /// What a tenant has and does.
 pub(super) struct TenantUse {

@@ -25,7 +25,7 @@ pub(crate) const MAX_TENANTS: usize = 32;
 pub(super) const MAX_NAME: usize = 32;
 
 /// The longest prefix: half of the longest key.
-pub(super) const MAX_PREFIX: usize = relativist_cache::MAX_KEY / 2;
+pub(super) const MAX_PREFIX: usize = relativist_store::MAX_KEY / 2;
 
 pub(super) const OPENING: &[u8] = b"[tenant ";
 

@@ -1,8 +1,8 @@
 //! Snapshots that are whole, cut off, and damaged.
 
 use super::*;
-use relativist_cache::Clock;
-use relativist_cache::{Content, Mode, Store};
+use relativist_store::Clock;
+use relativist_store::{Content, Mode, Store};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use relativist_cache::policy::EvictFor;
-use relativist_cache::sizing::FACTORS;
-use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
+use relativist_store::policy::EvictFor;
+use relativist_store::sizing::FACTORS;
+use relativist_store::{Cache, Clock, Content, Lookup, Mode, Store};
 
 /// A cache of byte strings in memory, for several threads.
 pub trait Engine: Send + Sync {
@@ -23,7 +23,7 @@ pub trait Engine: Send + Sync {
     }
 }
 
-/// The number and the sizes of the items that a cache is made for. relativist-cache does not need
+/// The number and the sizes of the items that a cache is made for. relativist-store does not need
 /// to know them.
 #[cfg_attr(not(feature = "segcache"), expect(dead_code, reason = "only Segcache needs these"))]
 #[derive(Clone, Copy, Debug)]

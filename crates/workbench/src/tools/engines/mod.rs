@@ -76,8 +76,8 @@ impl Candidate {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Ours => "relativist-cache",
-            Self::GlobalLock => "relativist-cache with a global lock",
+            Self::Ours => "relativist-store",
+            Self::GlobalLock => "relativist-store with a global lock",
             #[cfg(feature = "segcache")]
             Self::Segcache => "segcache",
         }
@@ -139,7 +139,7 @@ fn describe(args: &Args, results: &Results) -> Result<String> {
     writeln!(text, "{}", table(&header.map(|cell: &str| cell), rows))?;
     writeln!(
         text,
-        "Times: median (range) over {} rounds, ratio to relativist-cache round by round.",
+        "Times: median (range) over {} rounds, ratio to relativist-store round by round.",
         args.rounds.rounds
     )?;
     for &workload in &args.workload {

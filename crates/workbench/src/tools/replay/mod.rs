@@ -15,8 +15,8 @@ use std::str::FromStr;
 use anyhow::{Result, bail, ensure};
 use clap::{ValueEnum, value_parser};
 use indicatif::ProgressBar;
-use relativist_cache::policy::EvictFor;
-use relativist_cache::sizing::FACTORS;
+use relativist_store::policy::EvictFor;
+use relativist_store::sizing::FACTORS;
 use serde::Serialize;
 
 use crate::harness::options::{Output, parse_count, spell};

@@ -1,8 +1,8 @@
 //! The policy of `relativistd` alone, where only the sizes of objects count; and whole caches.
 
 use anyhow::Result;
-use relativist_cache::policy::EvictFor;
-use relativist_cache::sizing::{FACTORS, Simulation, Stored};
+use relativist_store::policy::EvictFor;
+use relativist_store::sizing::{FACTORS, Simulation, Stored};
 
 use super::reference::Cache;
 use crate::tools::caches::candidates::{self, Name};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use relativist_cache::sizing::FACTORS;
+use relativist_store::sizing::FACTORS;
 
 use super::list::{Links, List};
 

@@ -2,8 +2,8 @@
 
 use super::super::Panel;
 use super::text::{Kind, Text};
-use relativist_cache::Ages;
-use relativist_cache::sizing::{FACTORS, Report};
+use relativist_store::Ages;
+use relativist_store::sizing::{FACTORS, Report};
 
 pub(super) fn all(panel: &Panel, text: &mut Text) {
     let cache = &panel.shared.common.cache;

@@ -3,7 +3,7 @@
 use super::super::Panel;
 use super::super::tenants::TenantUse;
 use super::text::{Kind, Text};
-use relativist_cache::sizing::FACTORS;
+use relativist_store::sizing::FACTORS;
 
 pub(super) fn all(panel: &Panel, text: &mut Text) {
     let all = TenantUse::all(panel);

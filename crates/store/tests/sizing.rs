@@ -1,8 +1,8 @@
 //! What a cache says about other sizes, compared with caches of these sizes; and the ages of items
 //! that it evicts.
 
-use relativist_cache::sizing::{FACTORS, State};
-use relativist_cache::{Cache, Clock, Content, Lookup, Mode};
+use relativist_store::sizing::{FACTORS, State};
+use relativist_store::{Cache, Clock, Content, Lookup, Mode};
 use relativist_testing as _;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use relativist_testing as _;
 
-use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
+use relativist_store::{Cache, Clock, Content, Lookup, Mode, Store};
 use std::sync::Arc;
 
 mod breakdown;

@@ -1,7 +1,7 @@
 //! Expired and flushed items: when their memory is freed, and at what cost.
 
 use super::{NOW, cache, fill, has, key, set, set_until};
-use relativist_cache::{Cache, Lookup, New, Present, Value};
+use relativist_store::{Cache, Lookup, New, Present, Value};
 use std::thread;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Caches that refuse new items when they are full.
 
 use super::{cache, fill, has, key, set};
-use relativist_cache::{Content, ITEM_OVERHEAD, Lookup, Mode, Store};
+use relativist_store::{Content, ITEM_OVERHEAD, Lookup, Mode, Store};
 
 #[test]
 fn without_eviction_stores_that_do_not_fit_are_refused() {

@@ -2,7 +2,7 @@
 
 use relativist_testing as _;
 
-use relativist_cache::Cache;
+use relativist_store::Cache;
 
 #[path = "support/model.rs"]
 mod model;

@@ -2,7 +2,7 @@
 
 use relativist_testing as _;
 
-use relativist_cache::{Cache, Change, Clock, Content, LARGE_VALUE, Lookup, Mode, New, Present, Store, Value};
+use relativist_store::{Cache, Change, Clock, Content, LARGE_VALUE, Lookup, Mode, New, Present, Store, Value};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

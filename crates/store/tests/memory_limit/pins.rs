@@ -4,7 +4,7 @@
 //! old values fails.
 
 use super::{MAX_VALUE, cache, has, key, set};
-use relativist_cache::{Cache, ItemShape, LARGE_VALUE, Lookup, Mode, ReservedValue, Store, Usage, ValueRef};
+use relativist_store::{Cache, ItemShape, LARGE_VALUE, Lookup, Mode, ReservedValue, Store, Usage, ValueRef};
 use std::collections::VecDeque;
 use std::thread;
 
@@ -356,5 +356,5 @@ fn values_pinned_by_many_threads_stay_whole() {
 
 /// Stores without `set`'s checks of the usage, which fail while other threads change it.
 fn set_only(cache: &Cache, key: &str, value: &[u8]) -> Store {
-    cache.store(Mode::Set, key.as_bytes(), relativist_cache::Content { flags: 0, exptime: 0, value })
+    cache.store(Mode::Set, key.as_bytes(), relativist_store::Content { flags: 0, exptime: 0, value })
 }

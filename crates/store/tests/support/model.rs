@@ -3,8 +3,8 @@
 //! that were found stay pinned for a while, as connections do. The operations come from a random
 //! generator, or from a fuzzer.
 
-use relativist_cache::Clock;
-use relativist_cache::{
+use relativist_store::Clock;
+use relativist_store::{
     Cache, Content, CountError, Direction, ItemShape, LARGE_VALUE, Lookup, Mode, Store, Usage, ValueRef,
 };
 use std::collections::{HashMap, VecDeque};

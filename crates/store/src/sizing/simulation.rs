@@ -35,8 +35,8 @@ impl Stored {
 /// [`policy`] to blocks that contain only objects.
 ///
 /// ```
-/// use relativist_cache::policy::EvictFor;
-/// use relativist_cache::sizing::{Simulation, Stored};
+/// use relativist_store::policy::EvictFor;
+/// use relativist_store::sizing::{Simulation, Stored};
 ///
 /// let mut cache = Simulation::new(100, EvictFor::Requests);
 /// assert!(!cache.get(1, 0));

@@ -3,7 +3,7 @@
 //! memcached's semantics; but it has no sockets, no protocol and no threads of its own.
 //!
 //! ```
-//! use relativist_cache::{Cache, Clock, Content, Lookup, Mode, Store};
+//! use relativist_store::{Cache, Clock, Content, Lookup, Mode, Store};
 //! use std::sync::Arc;
 //!
 //! // The caller sets the clock, once a second or so.
@@ -20,7 +20,7 @@
 //! clock.set(clock.now() + 60);
 //! assert_eq!(cache.get(b"greeting", |_| ()), Lookup::Expired);
 //! cache.maintain();
-//! # Ok::<(), relativist_cache::OutOfMemory>(())
+//! # Ok::<(), relativist_store::OutOfMemory>(())
 //! ```
 //!
 //! # Commands

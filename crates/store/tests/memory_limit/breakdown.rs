@@ -1,7 +1,7 @@
 //! Where the memory goes: the parts add up to what is mapped.
 
 use super::{NOW, cache, fill, key, set, set_until};
-use relativist_cache::{Cache, Content, ITEM_OVERHEAD, ItemShape, LARGE_VALUE, MemoryUse, Mode, Store};
+use relativist_store::{Cache, Content, ITEM_OVERHEAD, ItemShape, LARGE_VALUE, MemoryUse, Mode, Store};
 use std::collections::HashMap;
 
 const LIMIT: usize = 8 << 20;
@@ -41,7 +41,7 @@ fn checked_without_transit(cache: &Cache) -> MemoryUse {
 
 /// Stores, overwrites, deletes and touches random items, and lets time pass. `keys` is the number
 /// of different keys.
-fn change_at_random(cache: (Cache, std::sync::Arc<relativist_cache::Clock>), keys: usize, steps: usize) -> Cache {
+fn change_at_random(cache: (Cache, std::sync::Arc<relativist_store::Clock>), keys: usize, steps: usize) -> Cache {
     let ((cache, clock), mut random) = (cache, Random(1));
     for step in 0..steps {
         let name = key(random.below(keys));

@@ -1,7 +1,7 @@
 //! What fits within the limit, and what a store evicts.
 
 use super::{cache, fill, has, key, set};
-use relativist_cache::{Cache, Content, CountError, Direction, ITEM_OVERHEAD, Mode, Store};
+use relativist_store::{Cache, Content, CountError, Direction, ITEM_OVERHEAD, Mode, Store};
 use relativist_testing::wait_until;
 use std::thread;
 use std::time::Duration;

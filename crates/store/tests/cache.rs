@@ -1,7 +1,7 @@
 //! Tests of the cache with a clock that the test sets, and with many threads.
 
-use relativist_cache::Clock;
-use relativist_cache::{
+use relativist_store::Clock;
+use relativist_store::{
     Cache, Change, Content, CountError, Direction, Expiry, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Marks, Mode, New,
     Present, Store, TableStats, Value,
 };

@@ -1,7 +1,7 @@
 //! Sweeps while other threads use the items of the block; counts and reports of evictions.
 
 use super::{NOW, cache, has, key, set, set_until};
-use relativist_cache::{Cache, Change, EvictionObserver, Expiry, Hit, Lookup, Marks, Present};
+use relativist_store::{Cache, Change, EvictionObserver, Expiry, Hit, Lookup, Marks, Present};
 use relativist_testing::wait_until;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,8 +3,8 @@
 
 use relativist_testing as _;
 
-use relativist_cache::Clock;
-use relativist_cache::{Cache, Content, Direction, Lookup, Mode, Store};
+use relativist_store::Clock;
+use relativist_store::{Cache, Content, Direction, Lookup, Mode, Store};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -21,7 +21,7 @@ none() {
 # Layering, see ARCHITECTURE.md.
 none "the cache sees no sockets and no protocol" 'std::net|mio::|socket2|relativist_memcache|relativistd::' crates/store/src
 none "the codec does no I/O and has no clock" 'std::(net|fs|time)|stdin|stdout' crates/memcache/src
-none "the table knows no server" 'relativistd|memcache' crates/map/src crates/rcu/src
+none "the table knows no server" 'relativistd|memcache' crates/core/src crates/table/src crates/map/src crates/rcu/src crates/cache/src
 # Modules of the cache import only modules of their own layer and below. (Unit tests, at the end of a file, may use all.)
 layers=(leaves memory item eviction cache)
 leaves="clock expiry sizing usage"
@@ -38,17 +38,17 @@ done >"$layering" || true
 [ ! -s "$layering" ] || { cat "$layering"; echo "lint: a module of the cache imports from a layer above" >&2; exit 1; }
 # Loom can replace the atomics only if they come from one module. (Workers don't run under loom.)
 none "atomics come from the sync module" '^[^/]*(std|core)::sync::atomic' \
-  $(find crates/map/src crates/rcu/src -name '*.rs' ! -name sync.rs ! -name worker.rs)
+  $(find crates/core/src crates/table/src crates/map/src crates/rcu/src crates/cache/src -name '*.rs' ! -name sync.rs ! -name worker.rs ! -name background.rs)
 # Guarantees are numbered in the design, and cited by the tests that would fail without them.
-for crate in rcu map; do
+for crate in rcu table; do
   for guarantee in $(grep -oE '^//! \* \*\*[A-Z][0-9]+' "crates/$crate/src/design.rs" | grep -oE '[A-Z][0-9]+$'); do
-    grep -rhw --include='*.rs' "$guarantee" "crates/$crate/tests" | grep -v 'are the guarantees of' >/dev/null ||
+    grep -rhw --include='*.rs' "$guarantee" crates/{rcu,table,map}/{src,tests} | grep -v 'are the guarantees of' >/dev/null ||
       { echo "lint: no test of crates/$crate cites $guarantee" >&2; exit 1; }
   done
 done
 # Each test program links the watchdog. (Models run for long, and have bounds of their own.)
 for program in crates/*/src/lib.rs crates/*/tests/*.rs crates/*/tests/*/main.rs; do
-  case $program in */loom.rs | */loom/main.rs | */shuttle.rs | crates/testing/src/*) continue ;; esac
+  case $program in */loom.rs | */loom/main.rs | crates/testing/src/*) continue ;; esac
   grep -q 'relativist_testing' "$program" || { echo "lint: $program lacks \`use relativist_testing as _;\`" >&2; exit 1; }
 done
 # CI uses each file in deploy/: a script, a test or another file there names it. (Helm and Grafana find some by their

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 # With the flags and the folder of ci/mutation.sh: both build the same dependencies.
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
-# One command for both crates, so that their common dependencies are built once.
-both=(--locked --release --package relativist-rcu --package relativist)
+# One command for all crates, so that their common dependencies are built once.
+both=(--locked --release --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache)
 cargo test "${both[@]}" --lib loom_tests
 cargo test "${both[@]}" --test loom

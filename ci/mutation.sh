@@ -18,7 +18,7 @@ mutated=$target/mutated
 limit=240
 # Many mutations are noticed because something never happens.
 patience=20
-crates="rcu map baselines"
+crates="core rcu table map cache baselines"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
 # merged; the lines in conflict are marked as in any merge.
@@ -83,18 +83,19 @@ export CARGO_PROFILE_RELEASE_LTO=off
 build() {
   (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
     "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
-    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(rcu|map|baselines)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(core|rcu|table|map|cache|baselines)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
-build plain "" --package relativist-rcu --package relativist --package relativist-baselines --lib --tests
-build loom "--cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
-build shuttle "--cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
-# executable CRATE BINARY: its path. `loom`, `loom-lib` and `shuttle` are of builds of their own.
+build plain "" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-baselines --lib --tests
+build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --lib --test loom
+# executable CRATE BINARY: its path. `loom` and `loom-lib` are of a build of their own. A binary of another crate is
+# "crate:binary".
 executable() {
-  local list=plain binary=$2
-  case $2 in loom | shuttle) list=$2 ;; loom-lib) list=loom binary=lib ;; esac
-  awk -v crate="$1" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
+  local list=plain crate=$1 binary=$2
+  [[ $binary != *:* ]] || { crate=${binary%%:*} binary=${binary#*:}; }
+  case $binary in loom) list=loom ;; loom-lib) list=loom binary=lib ;; esac
+  awk -v crate="$crate" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
 }
 
 # attempt CRATE MUTATION BINARY TEST: runs one test, and sets $status.
@@ -103,20 +104,22 @@ attempt() {
   path=$(executable "$1" "$3")
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
-  output=$(cd "$mutated/crates/$1" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
+  local home=$1
+  [[ $3 != *:* ]] || home=${3%%:*}
+  output=$(cd "$mutated/crates/$home" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
     RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_TEST_PATIENCE=$patience \
     RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
-# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh and ci/shuttle.sh
-# check that of the models.)
+# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh
+# checks that of the models.)
 seconds=1
 for crate in $crates; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test"
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
-  done < <(table "$crate" | awk '$2 !~ /^(loom|shuttle)/ { print $2, $3 }' | sort -u)
+  done < <(table "$crate" | awk '$2 !~ /loom/ { print $2, $3 }' | sort -u)
 done
 
 # judge CRATE MUTATION BINARY TEST [hangs]: says whether the test notices the mutation.
@@ -124,7 +127,7 @@ judge() {
   set -euo pipefail
   attempt "$1" "$2" "$3" "$4"
   # A test may miss a mutation by chance, so it runs twice. (Models miss none by chance.)
-  [[ $status -ne 0 || $3 == loom* || $3 == shuttle ]] || attempt "$1" "$2" "$3" "$4"
+  [[ $status -ne 0 || $3 == *loom* ]] || attempt "$1" "$2" "$3" "$4"
   if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "${5-}" != hangs ]; }; then
     echo "SURVIVED  $1 $2: $3 $4 ended with $status"
   else
@@ -138,8 +141,8 @@ export target mutated limit seconds patience
 export -f executable attempt judge
 lines=$(for crate in $crates; do table "$crate" | sed "s/^/$crate /"; done)
 {
-  awk '$3 ~ /^(loom|shuttle)/' <<<"$lines" | xargs -P "$(nproc)" -L 1 bash -c 'judge "$@"' judge
-  awk '$3 !~ /^(loom|shuttle)/' <<<"$lines" | while read -r line; do judge $line; done
+  awk '$3 ~ /loom/' <<<"$lines" | xargs -P "$(nproc)" -L 1 bash -c 'judge "$@"' judge
+  awk '$3 !~ /loom/' <<<"$lines" | while read -r line; do judge $line; done
 } | tee "$target/mutation-verdicts.log"
 judged=$(wc -l <"$target/mutation-verdicts.log")
 echo "$(grep -c ^noticed "$target/mutation-verdicts.log") mutations noticed of $(wc -l <<<"$lines")"

@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::policy::{Policy, PolicyError, Resizing};
 use crate::private::PrivateMap;
-use crate::raw::{AllocError, Link, Table};
 use crate::set::HashSet;
+use relativist_table::node::Node;
+use relativist_table::{AllocError, Link, Table};
+use relativist_table::{Policy, PolicyError, Resizing};
 
 /// Creates a [`HashMap`], a [`HashSet`] or a [`PrivateMap`] with options.
 /// [`flat::Builder`](crate::flat::Builder) does this for a `FlatMap`.

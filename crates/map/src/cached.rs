@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, Hash};
 use equivalent::Equivalent;
 
 use crate::map::Pinned;
-use crate::node::Node;
-use crate::raw::CachedLookup;
+use relativist_table::CachedLookup;
+use relativist_table::node::Node;
 
 /// A pinned map that looks up the key that it found last without hashing it again; returned by
 /// [`Pinned::cached`].

@@ -7,7 +7,7 @@
 //!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
-//! that are sorted by hash. [`design`] explains it and lists the guarantees.
+//! that are sorted by hash. [`relativist_table::design`] explains it and lists the guarantees.
 //!
 //! # Usage
 //!
@@ -70,11 +70,6 @@
 //!
 //! [`FlatSet`] is its set. The module [`flat`] compares the two maps in full. What this page says
 //! about consistency and progress holds for both, with the differences that are listed there.
-//!
-//! # A cache
-//!
-//! [`Cache`] is a `HashMap` with a limit. It evicts entries that were not requested lately; its
-//! entries may expire; and it has one loader per key. The module [`cache`] says more.
 //!
 //! # In async tasks
 //!
@@ -172,43 +167,25 @@ struct Readme;
 mod access;
 mod builder;
 mod bulk;
-pub mod cache;
 mod cached;
-mod counter;
-pub mod design;
-// Not part of the interface: shared with relativist-store.
-#[doc(hidden)]
-pub mod eviction;
 mod fill;
 pub mod flat;
 mod iter;
 mod map;
-mod memory;
-mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
-mod policy;
 pub mod private;
-pub mod raw;
-mod recycle;
-mod reentrancy;
 mod rename;
 mod results;
 mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
 mod set;
-#[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
-mod sleepers;
-mod stats;
-mod sync;
 #[cfg(doctest)]
 mod variance;
-mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
-pub use cache::Cache;
 pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use flat::{FlatMap, FlatSet, Relocatable};
@@ -216,14 +193,12 @@ pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::{HashMap, Pinned};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
-pub use policy::{Policy, PolicyError, Resizing};
 pub use private::PrivateMap;
-pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
+pub use relativist_table::{AllocError, Policy, PolicyError, Resizing, Stats};
 pub use rename::RenameError;
 pub use results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 pub use set::{HashSet, PinnedSet};
-pub use stats::Stats;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("relativist packs 48-bit pointers and 16 bits of summary into one word: it needs a 64-bit target");

@@ -16,11 +16,11 @@ use relativist_rcu::{Guard, is_reading, read};
 use crate::builder::Builder;
 use crate::bulk::{Drain, ExtractIf};
 use crate::iter::{Iter, Keys, Values};
-use crate::node::Node;
-use crate::policy::Policy;
-use crate::raw::{self, AllocError, Link};
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::Policy;
+use relativist_table::Stats;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, AllocError, Link};
 
 /// A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
 ///

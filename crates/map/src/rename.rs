@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hash};
 use equivalent::Equivalent;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::raw;
+use relativist_table as raw;
+use relativist_table::node::Node;
 
 /// The error of [`HashMap::rename`], which contains the new key. The map is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use relativist_rcu::Guard;
 
 use crate::map::HashMap;
-use crate::node::Node;
+use relativist_table::node::Node;
 
 impl<K, V, S> HashMap<K, V, S> {
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns

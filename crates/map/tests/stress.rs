@@ -9,8 +9,6 @@ use relativist_testing as _;
 mod alongside;
 #[path = "support/hashing.rs"]
 mod hashing;
-#[path = "support/random.rs"]
-mod random;
 #[path = "support/stress.rs"]
 mod stress;
 #[path = "support/tracked.rs"]
@@ -22,7 +20,7 @@ use std::thread;
 use relativist::Resizing;
 
 use hashing::Hashing;
-use random::Random;
+use relativist_testing::random::Random;
 use stress::{ALL, rounds};
 
 /// What the map of nodes is to the tests of `stress`.

@@ -9,8 +9,6 @@ use relativist_testing as _;
 mod alongside;
 #[path = "support/hashing.rs"]
 mod hashing;
-#[path = "support/random.rs"]
-mod random;
 #[path = "support/stress.rs"]
 mod stress;
 #[path = "support/tracked.rs"]

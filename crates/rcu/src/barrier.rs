@@ -20,12 +20,12 @@
 //! call.)
 
 use crate::domain::domain;
-use crate::hint::cold_path;
-use crate::sync::atomic::{
+use relativist_core::hint::cold_path;
+use relativist_core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use crate::sync::compiler_fence;
+use relativist_core::sync::compiler_fence;
 
 /// The barrier that orders readers and writers. It is chosen once per process, at first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

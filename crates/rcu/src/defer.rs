@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 use crate::current::own_slot;
 use crate::domain::domain;
 use crate::guard::{Guard, is_reading, read};
-use crate::hint::cold_path;
 use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
 use crate::registry::Slot;
-use crate::sync::{Backoff, local};
 use crate::worker;
+use relativist_core::hint::cold_path;
+use relativist_core::sync::{Backoff, local};
 
 /// The maximum number of deferred functions of one thread that may wait for their grace period. A
 /// thread that has deferred more waits, when it leaves its outermost read section, until enough

@@ -7,11 +7,11 @@ use crate::barrier::light;
 use crate::defer::{Reclaiming, drain_own, raw_call, raw_free, without_waiting};
 use crate::domain::{GracePeriods, domain};
 use crate::guard::read;
-use crate::hint::cold_path;
 use crate::queue::{Deferred, Queue};
 use crate::stripes::{self, GuardSlot, Recent, Stripe, Stripes};
-use crate::sync::Backoff;
-use crate::sync::atomic::Ordering::Relaxed;
+use relativist_core::hint::cold_path;
+use relativist_core::sync::Backoff;
+use relativist_core::sync::atomic::Ordering::Relaxed;
 
 /// A private domain: an RCU of its own, with its own readers, grace periods and deferred functions.
 ///

@@ -16,13 +16,13 @@ use crate::contention::Site;
 use crate::current::thread_token;
 use crate::defer::Reclaiming;
 use crate::domain::{GracePeriods, Readers};
-use crate::prefetch::prefetch_for_write;
-use crate::sync::atomic::{
+use relativist_core::prefetch::prefetch_for_write;
+use relativist_core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn};
-use crate::unwind::contain;
+use relativist_core::sync::{Cell, UnsafeCell, compiler_fence, const_fn};
+use relativist_core::unwind::contain;
 
 /// A function to call after a grace period.
 pub(crate) struct Deferred {

@@ -16,11 +16,11 @@ use std::ptr::{NonNull, null, null_mut};
 use crate::defer::Reclaiming;
 use crate::domain::{GracePeriods, Readers};
 use crate::queue::{Deferred, Queue};
-use crate::sync::atomic::{
+use relativist_core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{self, global, local};
+use relativist_core::sync::{self, global, local};
 
 /// The number on entry of the section whose guard has the slot, or [`FREE`].
 pub(crate) struct GuardSlot(AtomicU64);

@@ -20,11 +20,11 @@ pub(crate) use background::reset_in_child;
 mod presence {
     use crate::barrier::{heavy, light};
     use crate::domain::domain;
-    use crate::sync::atomic::{
+    use relativist_core::sync::atomic::{
         AtomicBool,
         Ordering::{Relaxed, SeqCst},
     };
-    use crate::sync::const_fn;
+    use relativist_core::sync::const_fn;
 
     /// Whether there is a worker. A worker that leaves must not miss a push whose producer still
     /// relies on it.

@@ -6,7 +6,7 @@
 //! Loom has no `membarrier`, so they check the algorithm with fences
 //! ([`relativist_rcu::Barrier::Fence`]). Objects are loom's cells: to reclaim one is to write to
 //! it, and loom fails when a reader's access isn't ordered against that.
-#![cfg(all(relativist_loom, not(relativist_shuttle)))]
+#![cfg(relativist_loom)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -1,4 +1,4 @@
-//! The cache: commands on items in a [`relativist::raw::Table`].
+//! The cache: commands on items in a [`relativist_table::Table`].
 //!
 //! **Lookups** run inside a read section. They take no lock. They write shared memory only to mark
 //! an item that was not visited since the eviction last examined it, and once a minute to record
@@ -51,7 +51,7 @@ use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};
 use global_lock::GlobalLock;
 use hash::{KeyHasher, random};
-use relativist::raw::Hash;
+use relativist_table::Hash;
 use std::sync::Arc;
 
 /// The numbers of a server begin at a random number below this. So CAS values that clients remember

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use relativist::Cache;
+use relativist_cache::Cache;
 use rusqlite::{Connection, OptionalExtension as _, Result};
 
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use std::ptr::NonNull;
 use std::thread;
 
-use relativist::raw::{Hash, Link, Table};
 use relativist::{Guard, Resizing, read};
+use relativist_table::{Hash, Link, Table};
 
 use crate::film::{Chains, Film, Plan};
 

@@ -8,7 +8,7 @@ use super::relocate::Relocatable;
 use super::set::FlatSet;
 use super::table::Table;
 use crate::builder::{BuildError, Options, Room, implement_builder};
-use crate::policy::{Policy, Resizing};
+use relativist_table::{Policy, Resizing};
 
 /// Creates a [`FlatMap`] or a [`FlatSet`] with options.
 ///

@@ -16,10 +16,10 @@ use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
 use crate::map::{define_pinned, implement_map};
-use crate::policy::Policy;
-use crate::raw::AllocError;
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::AllocError;
+use relativist_table::Policy;
+use relativist_table::Stats;
 
 /// A concurrent hash map that stores entries inside its buckets. Lookups are wait-free, even while
 /// the map grows or shrinks.
@@ -182,7 +182,7 @@ impl<K, V, S> FlatMap<K, V, S> {
     /// Creates an empty map of two buckets that hashes with `hasher`.
     ///
     /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
-    /// ([`raw::Hash`](struct@crate::raw::Hash)).
+    /// ([`raw::Hash`](struct@relativist_table::Hash)).
     pub fn with_hasher(hasher: S) -> Self
     where
         K: Relocatable,
@@ -303,7 +303,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
         let wanted = bits_for(buckets);
         let may_wait = !is_reading();
         if !may_wait && wanted < bits_for(self.buckets()) {
-            crate::raw::assert_outside_sections("shrinking");
+            relativist_table::assert_outside_sections("shrinking");
         }
         self.table.resize_now(|bits| Some(wanted).filter(|&wanted| may_wait || wanted > bits))
     }
@@ -345,7 +345,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// Panics if this thread holds a guard or a pinned handle, even if the map is small enough.
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        crate::raw::assert_outside_sections("shrinking");
+        relativist_table::assert_outside_sections("shrinking");
         let wanted = self.policy().smallest_for(self.len());
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
     }

@@ -10,11 +10,11 @@ use relativist_rcu::{Domain, DomainGuard, is_reading};
 use super::iter::{Drain, ExtractIf, Iter, Keys, Values};
 use crate::builder::Builder;
 use crate::map::{HashMap, implement_map};
-use crate::node::Node;
-use crate::policy::Policy;
-use crate::raw::{self, AllocError, Link};
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::Policy;
+use relativist_table::Stats;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, AllocError, Link};
 
 /// A hash map with a private domain: handles may be held across an `.await`, keys and values may
 /// borrow, and a reader that stays delays no other map.

@@ -10,7 +10,7 @@ use relativist::flat::FlatMap;
 use relativist_rcu::{Guard, clock, read, wait_for_readers};
 
 use crate::hashing::{Hashing, UNMIXED};
-use crate::scene::{Shared, explore, unless_quick};
+use crate::models::{Shared, explore, unless_quick};
 
 /// Keys below 16 are in the order of their hashes, and have different tags and filter bits. In a
 /// table of two buckets, keys 0 to 7 are in the first bucket; in a table of four, keys 0 to 3.

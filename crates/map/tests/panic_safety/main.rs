@@ -20,9 +20,6 @@ mod coverage;
 mod explore;
 mod operations;
 mod parts;
-#[allow(dead_code, reason = "for other test binaries")]
-#[path = "../support/random.rs"]
-mod random;
 mod raw;
 mod tested;
 #[allow(dead_code, reason = "for other test binaries")]

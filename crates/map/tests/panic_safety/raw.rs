@@ -4,9 +4,9 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{AllocError, Resizing, Stats, read};
 use relativist_rcu::{Guard, defer_raw};
+use relativist_table::{Entry, Hash, Link, Table};
 
 use crate::explore::Effect::{Leaks, Step};
 use crate::explore::Subject;

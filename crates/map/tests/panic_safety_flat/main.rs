@@ -14,9 +14,6 @@ mod moves;
 mod operations;
 #[path = "../panic_safety/parts.rs"]
 mod parts;
-#[allow(dead_code, reason = "for other test binaries")]
-#[path = "../support/random.rs"]
-mod random;
 mod tested;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]

@@ -6,12 +6,12 @@
 use std::cell::Cell;
 use std::hash::RandomState;
 
-use relativist::raw::{self, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 use relativist::{
-    AllocError, BuildError, Builder, Cache, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf,
-    FlatMap, FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy,
-    PolicyError, PrivateMap, RenameError, Resizing, Stats, Values, cache, flat, private,
+    AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap,
+    FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError,
+    PrivateMap, RenameError, Resizing, Stats, Values, flat, private,
 };
+use relativist_table::{self as raw, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 
 use relativist_testing::{OnlySend, OnlySync, auto_traits};
 
@@ -62,25 +62,6 @@ auto_traits! {
     PrivateMap<u64, u64, OnlySync> => - + + +,
     PrivateMap<u64, Cell<u64>> => - - + -,
     PrivateMap<u64, Exclusive> => + + - +,
-
-    // A background thread and that of the builder share it: the hasher must be `Sync`, too. A panic
-    // leaves it consistent, whatever it contains.
-    Cache<u64, u64> => + + + +,
-    Cache<OnlySend, u64> => - - + +,
-    Cache<OnlySync, u64> => - - + +,
-    Cache<u64, OnlySend> => - - + +,
-    Cache<u64, OnlySync> => - - + +,
-    Cache<u64, u64, OnlySend> => - - + +,
-    Cache<u64, u64, OnlySync> => - - + +,
-    Cache<u64, Cell<u64>> => - - + +,
-    cache::Iter<'static, u64, u64, RandomState> => - - + +,
-    cache::Iter<'static, u64, Cell<u64>, RandomState> => - - - -,
-    cache::Stats => + + + +,
-    cache::Eviction => + + + +,
-    cache::ComputeError<u64, u64, u64> => + + + +,
-    cache::ComputeError<u64, u64, OnlySend> => + - + +,
-    cache::TooHeavy<u64, u64> => + + + +,
-    cache::TooHeavy<u64, OnlySend> => + - + +,
 
     // Their guard may go to another thread. So may a reference to the map, if that is `Sync`.
     private::Pinned<'static, u64, u64, RandomState> => + + + +,

@@ -8,8 +8,8 @@ use std::sync::atomic::{
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::random::Random;
 use crate::tested::{HashMap, manual};
+use relativist_testing::random::Random;
 
 /// One handle over many updates of few keys by the same thread, in tables of all sizes.
 #[test]

@@ -11,9 +11,9 @@ use relativist::Equivalent;
 use relativist::flat::Relocatable;
 
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
-use crate::random::Random;
 use crate::tested::{self, HashMap, manual, reclaim};
 use crate::tracked::{Tally, Tracked};
+use relativist_testing::random::Random;
 
 thread_local! {
     /// How often keys lie, in a thousand, and the seed of the next decision.

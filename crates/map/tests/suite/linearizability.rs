@@ -10,8 +10,8 @@ use relativist_testing::wait_until;
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
 use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
-use crate::random::Random;
 use crate::tested::{HashMap, manual};
+use relativist_testing::random::Random;
 
 const THREADS: usize = 4;
 const CALLS: usize = 300;

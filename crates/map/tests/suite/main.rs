@@ -29,8 +29,6 @@ mod nodes;
 mod own_sections;
 mod panics;
 mod parallel;
-#[path = "../support/random.rs"]
-mod random;
 mod reentrance;
 mod references;
 mod rename;

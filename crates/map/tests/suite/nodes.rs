@@ -8,8 +8,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use relativist::raw::{Entry, Hash, Link, Table};
-use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, raw, read};
+use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, read};
+use relativist_table as raw;
+use relativist_table::{Entry, Hash, Link, Table};
 
 use crate::hashing::Hashing;
 use crate::reentrance::{assert_refused, in_time};

@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use relativist::raw::{Entry, Hash, Link, RenameError as RawError, Table};
 use relativist::{Guard, HashMap, RenameError, Resizing, read};
+use relativist_table::{Entry, Hash, Link, RenameError as RawError, Table};
 
 use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::random::Random;
+use relativist_testing::random::Random;
 
 fn map(hashing: Hashing) -> HashMap<u64, u64, Hashing> {
     HashMap::<u64, u64>::builder().resizing(Resizing::Manual).hasher(hashing).build().unwrap()

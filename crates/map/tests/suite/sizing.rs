@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use relativist::raw::Table;
 use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
+use relativist_table::Table;
 use relativist_testing::wait_until;
 
 use crate::hashing::MIXED;

@@ -9,7 +9,7 @@ use relativist::{HashMap, Resizing};
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::random::Random;
+use relativist_testing::random::Random;
 
 type Map = HashMap<u64, u64, Hashing>;
 

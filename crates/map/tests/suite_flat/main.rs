@@ -38,8 +38,6 @@ mod own_sections;
 mod panics;
 #[path = "../suite/parallel.rs"]
 mod parallel;
-#[path = "../support/random.rs"]
-mod random;
 #[path = "../suite/reentrance.rs"]
 mod reentrance;
 #[path = "../suite/references.rs"]

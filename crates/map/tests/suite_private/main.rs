@@ -34,8 +34,6 @@ mod linearizability;
 mod model;
 #[path = "../suite/panics.rs"]
 mod panics;
-#[path = "../support/random.rs"]
-mod random;
 #[path = "../suite/reentrance.rs"]
 mod reentrance;
 #[path = "../suite/references.rs"]

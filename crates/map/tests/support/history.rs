@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use relativist::flat::FlatMap;
 use relativist::{HashMap, PrivateMap, RenameError};
 
-use crate::random::Random;
+use relativist_testing::random::Random;
 
 /// Keys are below this, and below the number that the [`Recorder`] was given.
 pub const KEYS: usize = 8;

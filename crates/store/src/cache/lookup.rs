@@ -11,9 +11,9 @@ use crate::item::status::Status;
 use crate::item::value_ref::ValueSource;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
-use relativist::raw::{CompactLink, Hash};
+use relativist_core::prefetch::prefetch;
 use relativist_rcu::Guard;
-use relativist_rcu::prefetch::prefetch;
+use relativist_table::{CompactLink, Hash};
 use std::ptr::NonNull;
 
 /// The number of items that one call of a scan shows, or some more: a scan never stops within a

@@ -13,8 +13,8 @@ use crate::item::status::Status;
 use crate::item::unlinked::{ItemInit, UnlinkedItem};
 use crate::memory::allocator::{AllocContext, OutOfMemory};
 use crate::sizing::Kind;
-use relativist::raw::Entry;
 use relativist_rcu::Guard;
+use relativist_table::Entry;
 
 /// When a change under a bucket's lock happens.
 #[derive(Clone, Copy)]

@@ -36,7 +36,7 @@ use crate::memory::block::Block;
 use crate::memory::pool::{Purpose, Swept, Victim};
 use crate::policy;
 use crate::usage::SweepStats;
-use relativist::raw::Entry;
+use relativist_table::Entry;
 
 /// The fate of an item whose block was swept.
 #[derive(Eq, PartialEq)]

@@ -35,7 +35,7 @@
 use crate::item::reserved::ItemShape;
 use crate::item::status::AtomicStatus;
 use crate::memory::block::{self, ITEM_ALIGN};
-use relativist::raw::CompactLink;
+use relativist_table::CompactLink;
 use std::ptr::NonNull;
 
 /// The longest key, in bytes.

@@ -8,8 +8,8 @@ use crate::item::new::{New, Value};
 use crate::item::reserved::{ItemShape, ReservedValue};
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
-use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
+use relativist_table::{CompactLink, Hash};
 use std::ptr::NonNull;
 
 /// The contents of a new item: [`New`] with its value resolved. The lengths are checked, so that

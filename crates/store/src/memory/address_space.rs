@@ -18,7 +18,7 @@ use crate::memory::allocator::OutOfMemory;
 use crate::memory::arena::SLOT;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use relativist::raw::CompactLink;
+use relativist_table::CompactLink;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -27,7 +27,7 @@ impl Fold {
         let bucket = match self {
             Self::Low => hash & mask(bits),
             Self::High => hash >> (u64::BITS - bits),
-            Self::Mixed => relativist::raw::Hash::new(hash).get() >> (u64::BITS - bits),
+            Self::Mixed => relativist_table::Hash::new(hash).get() >> (u64::BITS - bits),
         };
         bucket as usize
     }

@@ -93,11 +93,11 @@ impl Name {
     }
 }
 
-fn ours(capacity: u64, entries: u64) -> relativist::cache::Builder<u64, u64, Foldhash> {
-    relativist::Cache::builder().capacity(capacity).estimated_entries(entries).hasher(Foldhash::default())
+fn ours(capacity: u64, entries: u64) -> relativist_cache::Builder<u64, u64, Foldhash> {
+    relativist_cache::Cache::builder().capacity(capacity).estimated_entries(entries).hasher(Foldhash::default())
 }
 
-impl Cache for relativist::Cache<u64, u64, Foldhash> {
+impl Cache for relativist_cache::Cache<u64, u64, Foldhash> {
     fn get(&self, key: u64) -> Option<u64> {
         self.get(&key)
     }

@@ -1,4 +1,4 @@
-//! `relativist-bench caches` compares `relativist::Cache` with moka, quick_cache and foyer.
+//! `relativist-bench caches` compares `relativist_cache::Cache` with moka, quick_cache and foyer.
 
 pub mod candidates;
 
@@ -23,7 +23,7 @@ use crate::harness::workers::{Cpus, run as run_workers};
 use crate::tools::compare::subprocess::Memory;
 use candidates::{BATCH, Cache, Name};
 
-/// Compare relativist::Cache with moka, quick_cache and foyer
+/// Compare relativist_cache::Cache with moka, quick_cache and foyer
 ///
 /// With foyer only in builds with --features foyer: with its cache in memory, with S3-FIFO.
 ///

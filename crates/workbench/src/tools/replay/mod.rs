@@ -123,7 +123,7 @@ enum Candidate {
     /// The same with its S3-FIFO of segments
     #[cfg(feature = "segcache")]
     SegcacheS3Fifo,
-    /// relativist::Cache, whose entries weigh as much as the objects
+    /// relativist_cache::Cache, whose entries weigh as much as the objects
     RelativistCache,
     /// The same with moka's cache
     Moka,

@@ -1,0 +1,187 @@
+//! Iterates in the order of the hashes.
+
+use std::ptr::{NonNull, null_mut};
+
+use relativist_rcu::Guard;
+
+use super::array::Array;
+use super::link::AnyLink;
+use super::occupancy::{NextBucket, OccupancyCursor};
+use super::{Hash, Link, Table};
+
+/// An iterator over the links of a table, in the order of their hashes; see [`Table::iter`].
+pub struct Iter<'t, L: AnyLink = Link> {
+    table: &'t Table<L>,
+    guard: &'t Guard,
+    next: *mut L,
+    /// All smaller hashes have been visited.
+    from: u64,
+    /// The hash at which the current bucket ends; `None` for the last bucket.
+    end: Option<u64>,
+    /// Skips empty buckets; `None` in a table that has few empty buckets.
+    occupancy: Option<OccupancyCursor<'t>>,
+    /// How far memory was prefetched.
+    pub prefetched: Prefetched,
+}
+
+/// What an iteration has prefetched. An iteration that continues another one takes it over.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Prefetched {
+    /// Links with smaller hashes are prefetched.
+    until: u64,
+    /// The number of buckets in the last batch.
+    batch: usize,
+}
+
+impl<L: AnyLink> Table<L> {
+    /// Iterates in the order of the hashes. Updates and resizes may run at the same time.
+    ///
+    /// A link that is in the table throughout is seen exactly once, however often the table is
+    /// resized. One that is inserted, removed or [renamed](Table::rename) during the iteration may
+    /// be seen or not.
+    ///
+    /// Each step is wait-free, except for the empty buckets that it passes: a whole iteration takes
+    /// time proportional to buckets and links. In a table that has few links for its buckets,
+    /// repeated iterations take time proportional to the links alone: the first iterations record
+    /// which buckets have links, in a bitmap of 1/64 the size of the buckets, and later ones skip
+    /// the other buckets.
+    pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t, L> {
+        self.iter_from(0, guard)
+    }
+
+    /// Iterates over the links whose hashes ([`Hash::get`]) are at least `from`; otherwise like
+    /// [`Table::iter`].
+    ///
+    /// The order of the hashes does not depend on the size of the table. So an iteration may stop
+    /// between two hashes, and another one may continue at any later time: together they see a link
+    /// that is in the table throughout exactly once.
+    pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t, L> {
+        let array = self.inner().array(guard);
+        let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
+        if occupancy.is_some() {
+            // SAFETY: the guard lives for `'t`.
+            unsafe { array.prepare_occupancy() };
+        }
+        Iter::new(self, guard, from, occupancy, Prefetched::default())
+    }
+
+    /// Like `iter_from`, but visits each bucket, also in sparse tables. Use it for iterations over
+    /// a part of the table.
+    pub fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t, L> {
+        Iter::new(self, guard, from, None, prefetched)
+    }
+
+    /// Visits `n` links from `cursor` on, or fewer at the end, and all others with the same hash as
+    /// the last. If `n` is 0, visits one link. Returns the cursor for the next call, or `None`
+    /// after the last link. The first call takes cursor 0.
+    ///
+    /// A link that is in the table from the first call of a scan to the last, and isn't
+    /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
+    /// cursor is a hash, and links with smaller hashes have been visited.
+    pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
+        let mut last = None;
+        let mut links = self.iter_from(cursor, guard);
+        let mut visited = 0;
+        while let Some(link) = links.next() {
+            // SAFETY: reached within the section, as in `find`.
+            let hash = unsafe { link.as_ref() }.hash();
+            // Links with equal hashes have no order that would be the same in the next call.
+            if visited >= n && last.is_some_and(|last| last != hash) {
+                links.replace_if_stale();
+                return Some(hash.get());
+            }
+            visited += 1;
+            last = Some(hash);
+            visit(link);
+        }
+        None
+    }
+}
+
+impl<'t, L: AnyLink> Iter<'t, L> {
+    fn new(
+        table: &'t Table<L>,
+        guard: &'t Guard,
+        from: u64,
+        occupancy: Option<OccupancyCursor<'t>>,
+        prefetched: Prefetched,
+    ) -> Self {
+        let mut iter = Self { table, guard, next: null_mut(), from, end: None, occupancy, prefetched };
+        iter.enter_bucket();
+        iter
+    }
+
+    /// Continues at this hash, which is the end of a bucket; `None` for the end of the last bucket.
+    pub(super) fn skip_to(&mut self, hash: Option<u64>) {
+        self.next = null_mut();
+        self.end = hash;
+    }
+
+    /// Enters the bucket of `from` in the current array: its chain has all links from there to the
+    /// end of the bucket.
+    fn enter_bucket(&mut self) {
+        let array = self.table.inner().array(self.guard);
+        let mut from = Hash::from_mixed(self.from);
+        if let Some(occupancy) = &mut self.occupancy {
+            let bucket = from.bucket(array.scale());
+            // SAFETY: the guard lives for `'t`.
+            match unsafe { occupancy.step(array, bucket) } {
+                NextBucket::At(next) if next == bucket => {}
+                NextBucket::At(next) => from = Hash::start_of_bucket(next, array.scale()),
+                NextBucket::End => return self.end = None,
+            }
+        }
+        if self.occupancy.is_none() && from.get() >= self.prefetched.until {
+            // Prefetches twice as many as the last time: a long iteration probably continues, while
+            // one call of a scan may be short.
+            let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
+            // SAFETY: the guard lives for `'t`.
+            let until = unsafe { array.prefetch_batch::<L>(from, batch) };
+            self.prefetched = Prefetched { until, batch };
+        }
+        self.from = from.get();
+        self.next = array.head(from).load().first();
+        self.end = from.end_of_bucket(array.scale());
+    }
+
+    /// See [`OccupancyCursor::replace_if_stale`].
+    fn replace_if_stale(&mut self) {
+        if let Some(occupancy) = &mut self.occupancy {
+            // SAFETY: the guard lives for `'t`.
+            unsafe { occupancy.replace_if_stale(self.table.inner().array(self.guard)) };
+        }
+    }
+}
+
+impl<L: AnyLink> Iterator for Iter<'_, L> {
+    type Item = NonNull<L>;
+
+    fn next(&mut self) -> Option<NonNull<L>> {
+        loop {
+            while let Some(link) = NonNull::new(self.next) {
+                // SAFETY: reached within the section, as in `find`.
+                let current = unsafe { link.as_ref() };
+                let hash = current.hash().get();
+                if self.end.is_some_and(|end| hash >= end) {
+                    break;
+                }
+                self.next = current.next();
+                // If the table has shrunk, the chain of the bucket may begin with links that were
+                // visited.
+                if hash >= self.from {
+                    return Some(link);
+                }
+            }
+            self.next = null_mut();
+            // After the last bucket `end` stays `None`.
+            let Some(end) = self.end else {
+                self.replace_if_stale();
+                return None;
+            };
+            self.from = end;
+            self.enter_bucket();
+        }
+    }
+}
+
+impl<L: AnyLink> std::iter::FusedIterator for Iter<'_, L> {}

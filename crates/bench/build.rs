@@ -82,7 +82,7 @@ mod competitors {
     /// Compiles the competitors whose features are enabled. Returns their packages with versions,
     /// if the system is Debian.
     pub fn compile() -> Vec<String> {
-        println!("cargo::rerun-if-changed=src/rcu/liburcu.c");
+        println!("cargo::rerun-if-changed=src/tools/rcu/liburcu.c");
         println!("cargo::rerun-if-changed=src/tables/foreign");
         let mut packages = Vec::new();
         if cfg!(feature = "liburcu") {

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::harness::interruption::Ending;
-use crate::{harness, papers, tools};
+use crate::{harness, tools};
 
 /// Measures the relativistic hash table, its RCU, the server built on it, and their competitors.
 ///
@@ -13,7 +13,7 @@ use crate::{harness, papers, tools};
 /// --json keeps every sample with the command line, the versions and the machine. Progress and
 /// warnings go to stderr.
 ///
-/// On Ctrl-C or SIGTERM, figures, load, serving and soak finish the current measurement, report the
+/// On Ctrl-C or SIGTERM, load, serving and soak finish the current measurement, report the
 /// results so far, and exit. mirror, which runs until then, reports its results. A second signal
 /// ends them at once. If an option that takes one value is given twice, the last one counts.
 ///
@@ -33,22 +33,18 @@ Exit status:
   1    an error or a wrong result, or serving is complete and a target was missed,
        or mirror has found differences
   2    wrong options
-  130  SIGINT (Ctrl-C) ended the run early; figures, load, serving and soak report what they have
+  130  SIGINT (Ctrl-C) ended the run early; load, serving and soak report what they have
   143  SIGTERM ended the run early, in the same way";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(tools::compare::Args),
     Plot(tools::compare::redraw::Args),
-    Resize(papers::resize::Args),
-    Figures(papers::figures::Args),
-    Instructions(papers::instructions::Args),
     Rcu(tools::rcu::Args),
-    Hash(HashArgs),
+    Hash(tools::hash::Options),
     Replay(tools::replay::Args),
     Engines(tools::engines::Args),
     Caches(tools::caches::Args),
-    Xkernel(papers::xkernel::Args),
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
     #[cfg(target_os = "linux")]
@@ -67,8 +63,6 @@ enum Command {
     #[command(hide = true)]
     CachesChild(tools::caches::ChildArgs),
     #[command(hide = true)]
-    InstructionsChild(papers::instructions::ChildArgs),
-    #[command(hide = true)]
     HashChild(tools::hash::instructions::ChildArgs),
 }
 
@@ -78,7 +72,6 @@ enum Command {
 /// A wrong result, impossible options, or a file that cannot be read or written.
 pub fn run(cli: Cli) -> anyhow::Result<Ending> {
     match cli.command {
-        Command::Figures(args) => return papers::figures::run(&args),
         #[cfg(target_os = "linux")]
         Command::Load(args) => return tools::load::run(&args),
         #[cfg(target_os = "linux")]
@@ -89,62 +82,18 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Mirror(args) => return tools::mirror::run(&args),
         Command::Compare(args) => tools::compare::run(&args),
         Command::Plot(args) => tools::compare::redraw::run(&args),
-        Command::Resize(args) => papers::resize::run(&args),
-        Command::Instructions(args) => papers::instructions::run(&args),
         Command::Rcu(args) => tools::rcu::run(&args),
-        Command::Hash(args) => hash(&args),
+        Command::Hash(args) => tools::hash::run(&args),
         Command::Replay(args) => tools::replay::run(&args),
         Command::Engines(args) => tools::engines::run(&args),
         Command::Caches(args) => tools::caches::run(&args),
-        Command::Xkernel(args) => papers::xkernel::run(&args),
         #[cfg(target_os = "linux")]
         Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => harness::supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::subprocess::run(&args),
         Command::CachesChild(args) => tools::caches::run_child(&args),
-        Command::InstructionsChild(args) => papers::instructions::run_child(&args),
         Command::HashChild(args) => tools::hash::instructions::run_child(&args),
     }?;
     Ok(Ending::Complete)
-}
-
-/// Find the hash function and table size that suit your keys
-///
-/// Counts all keys into buckets, with every function and several table sizes. Reports how many
-/// buckets stay empty, how large the others get, how many entries a lookup visits, how far this
-/// deviates from random placement, and the cost of hashing. Ends with a recommendation. The
-/// functions are those of Lever, "Linux Kernel Hash Table Behavior" (ALS 2000), textbook functions,
-/// and those of current crates. To test your own, implement the trait in the library.
-///
-/// Keys are the lines of FILE, unless another source is given. Repeated keys count as different
-/// entries, so give each key once. Memory use depends on the tables (4 bytes per bucket, function
-/// and size), not on the number of keys.
-#[derive(Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
-struct HashArgs {
-    #[command(subcommand)]
-    command: Option<HashCommand>,
-
-    #[command(flatten)]
-    options: tools::hash::Options,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum HashCommand {
-    /// Compare the histograms of Lever's paper with those of generated keys of the same kind and
-    /// number
-    Paper,
-    Caches(Box<papers::caches::Args>),
-}
-
-fn hash(args: &HashArgs) -> anyhow::Result<()> {
-    match &args.command {
-        None => tools::hash::run(&args.options, &papers::lever::claims()),
-        Some(HashCommand::Caches(args)) => papers::caches::run(args),
-        Some(HashCommand::Paper) => {
-            papers::lever::run();
-            Ok(())
-        }
-    }
 }

@@ -11,11 +11,11 @@
 //! | `tables` | the concurrent maps that are compared, each behind an adapter |
 //! | `memcached` | load on memcached servers |
 //! | [`hashing`] | hash functions, keys, and keys counted into buckets |
-//! | `tools` | subcommands for performance engineers |
-//! | `papers` | subcommands that reproduce papers |
+//! | `tools` | the subcommands |
 //! | `cli` | the command line |
 //!
-//! Modules use only modules above them in this table; `tools` and `papers` do not use each other.
+//! Modules use only modules above them in this table. `relativist-papers` uses the hidden modules,
+//! too.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -23,28 +23,13 @@ use relativist_testing as _;
 #[cfg(doctest)]
 mod book;
 mod cli;
-mod harness;
+#[doc(hidden)]
+pub mod harness;
 pub mod hashing;
 #[cfg(target_os = "linux")]
-mod memcached;
-mod papers;
+#[doc(hidden)]
+pub mod memcached;
 mod tables;
 mod tools;
 
-use std::process::ExitCode;
-
 pub use cli::{Cli, run};
-
-use crate::harness::interruption::Ending;
-
-/// Converts the outcome to the exit status. Writes an error to stderr.
-#[must_use]
-pub fn conclude(outcome: anyhow::Result<Ending>) -> ExitCode {
-    match outcome {
-        Ok(ending) => ending.code(),
-        Err(error) => {
-            eprintln!("relativist-bench: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}

@@ -31,7 +31,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(160, 140, 20),
 ];
 
-pub(crate) const STYLE: &str = "
+pub const STYLE: &str = "
     body { font: 16px/1.5 system-ui, sans-serif; color: #282c34; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
     table { border-collapse: collapse; margin: 1rem 0; }
     th, td { border-bottom: 1px solid #e0e2e8; padding: .3rem .7rem; text-align: left; vertical-align: top; }

@@ -2,6 +2,7 @@
 //! measured so far.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,6 +10,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use anyhow::{Context, Result};
 
 const SIGINT: i32 = 2;
+
+/// Returns the name of this program, for messages.
+pub fn program() -> String {
+    let path = std::env::args_os().next().unwrap_or_default();
+    Path::new(&path).file_name().unwrap_or(&path).to_string_lossy().into_owned()
+}
+
+/// Converts the outcome of a run to the exit status. Writes an error to stderr.
+#[must_use]
+pub fn conclude(outcome: Result<Ending>) -> ExitCode {
+    match outcome {
+        Ok(ending) => ending.code(),
+        Err(error) => {
+            eprintln!("{}: {error:#}", program());
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// The number of the first signal; zero if there was none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -58,7 +77,7 @@ pub fn handle_signals(after: &'static str) -> Result<()> {
         }
         // The terminal may be gone, so a failure to write is ignored.
         let message = format!("interrupted; the report follows after {after}; a second signal ends the run at once");
-        drop(writeln!(std::io::stderr(), "relativist-bench: {message}"));
+        drop(writeln!(std::io::stderr(), "{}: {message}", program()));
     };
     watch(note).context("cannot handle signals")
 }

@@ -85,7 +85,6 @@ impl Latencies {
         self.longest_scheduled = both.map(|(one, other)| one.max(other));
     }
 
-    #[cfg(test)]
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

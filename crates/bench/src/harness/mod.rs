@@ -6,6 +6,7 @@ pub mod callgrind;
 pub mod chart;
 pub mod comparison;
 pub mod fonts;
+pub mod hashers;
 pub mod interruption;
 pub mod keys;
 pub mod latency;

@@ -9,6 +9,7 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use crate::harness::interruption::program;
 use crate::harness::machine::{Machine, Versions};
 use crate::harness::stats::Summary;
 use crate::harness::workers::Cpus;
@@ -74,7 +75,7 @@ impl Report {
     /// Returns the caption of pictures: the command, the versions and the machine.
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();
-        format!("relativist-bench {}\n{}\n{}", command.join(" "), Versions::here(), self.machine)
+        format!("{} {}\n{}\n{}", program(), command.join(" "), Versions::here(), self.machine)
     }
 
     fn warn_of_circumstances(&mut self, cpus: &Cpus, threads: usize) {
@@ -95,7 +96,7 @@ impl Report {
 
     /// Writes a warning to stderr, and later to the JSON file.
     pub fn warn(&mut self, warning: String) {
-        eprintln!("relativist-bench: warning: {warning}");
+        eprintln!("{}: warning: {warning}", program());
         self.warnings.push(warning);
     }
 

@@ -1,8 +1,8 @@
 //! The supervisor: a process between this program and a server, which ends the server whenever this
 //! program ends.
 //!
-//! Each server has its own supervisor, which is this program, started again as `relativist-bench
-//! supervise`. The supervisor holds the read end of a pipe, and the workbench has the only write
+//! Each server has its own supervisor, which is this program, started again with the subcommand
+//! `supervise`. The supervisor holds the read end of a pipe, and the workbench has the only write
 //! end. However the workbench ends, even by SIGKILL, the kernel closes the write end, and the
 //! supervisor kills its descendants. It is a *subreaper*: a descendant whose parent has ended
 //! becomes a child of the supervisor, even if a script started it, if it runs in another session
@@ -29,6 +29,8 @@ use rustix::process::{
     set_parent_process_death_signal, wait,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::interruption;
 
 /// Asks the kernel to kill a process when the thread that starts it ends. The thread therefore has
 /// to outlive the process. Also puts the process into a process group of its own, so that Ctrl-C
@@ -68,7 +70,7 @@ impl Supervised {
     pub(crate) fn start(program: &PathBuf, arguments: &[String]) -> Result<Self> {
         // Not `current_exe`: the file may have been replaced since.
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("relativist-bench").args(["supervise", "--"]).arg(program).args(arguments);
+        command.arg0(interruption::program()).args(["supervise", "--"]).arg(program).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut supervisor = command.spawn().context("cannot start this program again")?;
         let mut reports = BufReader::new(supervisor.stdout.take().expect("it is a pipe"));

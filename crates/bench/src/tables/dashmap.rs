@@ -2,8 +2,8 @@
 
 use dashmap::{DashMap, Entry};
 
-use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
 use crate::tables::entries::{Key, Value};
 
 #[derive(Debug)]

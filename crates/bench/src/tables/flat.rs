@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use relativist::flat::{FlatMap as HashMap, Pinned};
 
-use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View, pinned_map};
+use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use flurry::{HashMap, HashMapRef};
 
-use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View, pinned_map};
+use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 

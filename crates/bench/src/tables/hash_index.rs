@@ -5,8 +5,8 @@ use std::sync::Arc;
 use scc::Guard;
 use scc::hash_index::{Entry, HashIndex};
 
-use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use hashbrown::HashMap;
 
-use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
 use crate::tables::entries::{Key, Value};
 

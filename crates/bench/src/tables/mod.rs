@@ -1,9 +1,8 @@
 //! The tables that are measured, behind two small traits.
 //!
-//! The loops over these traits ([`crate::tables::candidate`], [`crate::papers::lookups`]) are
-//! generic and compiled once for each table. (The papers' tables are in a crate of their own,
-//! `relativist-baselines`.) The adapters are always inlined into the loops, so the only remaining
-//! calls are the table's own.
+//! The loops over these traits ([`candidate`]) are generic and compiled once for each table. The
+//! adapters are always inlined into the loops, so the only remaining calls are the table's own.
+//! (The tables of papers are in `relativist-papers`.)
 //!
 //! Each operation takes its own guard (or lock), unless the name of the adapter contains "handle".
 //! If a library has several methods for an operation, the adapter uses the one that its
@@ -18,7 +17,6 @@ pub mod flurry;
 pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;
-pub mod hashers;
 pub mod mixes;
 pub mod papaya;
 pub mod relativist;

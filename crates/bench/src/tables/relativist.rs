@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use relativist::{HashMap, Pinned};
 
-use super::hashers::Foldhash;
 use super::{Handle, Lookup, Table, View, pinned_map};
+use crate::harness::hashers::Foldhash;
 use crate::harness::keys::Indices;
 use crate::tables::candidate::{BATCH, Lookups};
 use crate::tables::entries::{Key, Value};

@@ -2,14 +2,62 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
 
-use relativist_baselines::rwlock::Lock;
-
-use super::hashers::Foldhash;
 use super::{Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
 use crate::tables::entries::{Key, Value};
 
 type Map<K, V> = HashMap<K, V, Foldhash>;
+
+/// A reader-writer lock.
+pub trait Lock<T>: Send + Sync + 'static {
+    /// The name of the table behind it in reports.
+    const NAME: &'static str;
+
+    fn new(content: T) -> Self;
+
+    fn read(&self) -> impl Deref<Target = T>;
+
+    fn write(&self) -> impl DerefMut<Target = T>;
+}
+
+impl<T: Send + Sync + 'static> Lock<T> for std::sync::RwLock<T> {
+    const NAME: &'static str = "std RwLock";
+
+    fn new(content: T) -> Self {
+        Self::new(content)
+    }
+
+    #[inline(always)]
+    fn read(&self) -> impl Deref<Target = T> {
+        self.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn write(&self) -> impl DerefMut<Target = T> {
+        self.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Send + Sync + 'static> Lock<T> for parking_lot::RwLock<T> {
+    const NAME: &'static str = "parking_lot RwLock";
+
+    fn new(content: T) -> Self {
+        Self::new(content)
+    }
+
+    #[inline(always)]
+    fn read(&self) -> impl Deref<Target = T> {
+        self.read()
+    }
+
+    #[inline(always)]
+    fn write(&self) -> impl DerefMut<Target = T> {
+        self.write()
+    }
+}
 
 #[derive(Debug)]
 pub struct Locked<L, K, V> {

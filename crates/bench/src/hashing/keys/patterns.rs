@@ -12,9 +12,9 @@ use crate::harness::options::parse_count;
 use crate::hashing::functions::lever::INODE_SIZE;
 
 /// The address at which kernel objects start, with 4 GiB of address space.
-pub(crate) const KERNEL_MEMORY: u64 = 0xc100_0000;
+pub const KERNEL_MEMORY: u64 = 0xc100_0000;
 /// Bytes of a page, and of a block of a file.
-pub(crate) const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// A pattern of keys, and the number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -233,7 +233,7 @@ pub(super) fn inode_address(number: u64) -> u64 {
 
 /// Returns the address of the `number`-th free page: a permutation of the pages of 512 MiB, then of
 /// the next 512 MiB.
-pub(crate) fn free_page(number: u64) -> u64 {
+pub fn free_page(number: u64) -> u64 {
     const PAGES: u64 = 1 << 17;
     let scattered = (number * 0x9e37) % PAGES;
     let scattered = ((scattered ^ scattered >> 9) * 0xe995) % PAGES;
@@ -241,7 +241,7 @@ pub(crate) fn free_page(number: u64) -> u64 {
 }
 
 /// Returns the address of the `number`-th superblock, in an array in the kernel's data.
-pub(crate) fn superblock_address(number: u64) -> u64 {
+pub fn superblock_address(number: u64) -> u64 {
     0xc020_0000 + number * 256
 }
 

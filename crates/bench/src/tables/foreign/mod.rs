@@ -179,7 +179,7 @@ impl<L: Library> Drop for Foreign<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::hashers::Foldhash;
+    use crate::harness::hashers::Foldhash;
     use std::hash::BuildHasher;
 
     fn hashes_alike<L: Library>() {

@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::tables::hashers::Foldhash;
+use crate::harness::hashers::Foldhash;
 
 /// Operations of a batch.
 pub const BATCH: u64 = 256;

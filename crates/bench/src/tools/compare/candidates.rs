@@ -99,7 +99,7 @@ impl Name {
     }
 
     fn make_generic<K: Key, V: Value>(self, capacity: usize) -> Arc<dyn Candidate> {
-        type Map<K, V> = std::collections::HashMap<K, V, crate::tables::hashers::Foldhash>;
+        type Map<K, V> = std::collections::HashMap<K, V, crate::harness::hashers::Foldhash>;
         match self {
             Self::Flat => make::<Flat<K, V>>(capacity),
             Self::Papaya => make::<Papaya<K, V>>(capacity),

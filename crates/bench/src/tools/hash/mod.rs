@@ -29,13 +29,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::harness::report::Report;
 use crate::harness::workers::Cpus;
-use crate::hashing::{Claim, study};
+use crate::hashing::study;
 use options::Input;
 pub use options::Options;
 use section::{Section, Weights};
 
-/// Runs the command. `claims` are the values of Lever's paper, for the page.
-pub fn run(options: &Options, claims: &[Claim]) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let functions = options.functions()?;
     let mut report = Report::begin("hash", options.json.as_deref(), &Cpus::allowed(), rayon::current_num_threads())?;
     if let Some(folder) = &options.out {
@@ -75,7 +74,7 @@ pub fn run(options: &Options, claims: &[Claim]) -> Result<()> {
         output::write_csv(path, &sections)?;
     }
     if let Some(folder) = &options.out {
-        write_folder(folder, &report, &sections, claims)?;
+        write_folder(folder, &report, &sections)?;
     }
     let mut text: String = sections.iter().map(|section| output::text(section, options.histograms)).collect();
     text += output::LEGEND;
@@ -90,7 +89,7 @@ fn progress(title: &str) -> ProgressBar {
 }
 
 /// Writes the pictures, and the page that contains them.
-fn write_folder(folder: &Path, report: &Report, sections: &[Section], claims: &[Claim]) -> Result<()> {
+fn write_folder(folder: &Path, report: &Report, sections: &[Section]) -> Result<()> {
     let mut drawn = Vec::new();
     for (number, section) in sections.iter().enumerate() {
         let pictures = draw::pictures(section)?;
@@ -99,7 +98,7 @@ fn write_folder(folder: &Path, report: &Report, sections: &[Section], claims: &[
         }
         drawn.push((section, pictures));
     }
-    write(&folder.join("index.html"), &page::page(report, &drawn, claims))
+    write(&folder.join("index.html"), &page::page(report, &drawn))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -15,7 +15,17 @@ use crate::hashing::keys::patterns::Pattern;
 use crate::hashing::keys::text::{Form, Text};
 use crate::hashing::keys::{Keys, Source, server};
 
-/// Options of `hash`: sources of keys, functions, sizes, outputs.
+/// Find the hash function and table size that suit your keys
+///
+/// Counts all keys into buckets, with every function and several table sizes. Reports how many
+/// buckets stay empty, how large the others get, how many entries a lookup visits, how far this
+/// deviates from random placement, and the cost of hashing. Ends with a recommendation. The
+/// functions are those of Lever, "Linux Kernel Hash Table Behavior" (ALS 2000), textbook functions,
+/// and those of current crates. To test your own, implement the trait in the library.
+///
+/// Keys are the lines of FILE, unless another source is given. Repeated keys count as different
+/// entries, so give each key once. Memory use depends on the tables (4 bytes per bucket, function
+/// and size), not on the number of keys.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Options {
     /// File of keys, one per line; - reads stdin

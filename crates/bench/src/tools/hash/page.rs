@@ -7,10 +7,9 @@ use super::output::{LEGEND, cells, header, histogram};
 use super::section::{Row, Section};
 use crate::harness::chart::STYLE;
 use crate::harness::report::{Report, count};
-use crate::hashing::Claim;
 
-/// Makes the page, with the pictures of each section, and with the paper's values next to ours.
-pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)], claims: &[Claim]) -> String {
+/// Makes the page, with the pictures of each section.
+pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)]) -> String {
     let title = "Hash functions and table sizes for given keys";
     let page = html! {
         (DOCTYPE)
@@ -27,12 +26,6 @@ pub fn page(report: &Report, sections: &[(&Section, Vec<Picture>)], claims: &[Cl
                 @for (section, pictures) in sections { (whole(section, pictures)) }
                 h2 { "What the columns mean" }
                 p { (LEGEND) }
-                h2 { "The paper's tables" }
-                p {
-                    "Lever, “Linux Kernel Hash Table Behavior: Analysis and Improvements” (ALS 2000), has histograms of a kernel's caches. This table compares them with those of "
-                    "the same functions on generated keys of the same kind and number."
-                }
-                (compared(claims))
                 h2 { "Machine and versions" }
                 pre { (report.caption()) }
             }
@@ -78,17 +71,6 @@ fn size_table(rows: &[Row]) -> Markup {
                     td title=(row.source) { (cells[0]) }
                     @for cell in &cells[1..] { td.number { (cell) } }
                 }
-            }
-        }
-    }
-}
-
-fn compared(claims: &[Claim]) -> Markup {
-    html! {
-        table {
-            tr { th { "" } th { "" } th.number { "The paper" } th.number { "Here" } }
-            @for claim in claims {
-                tr { td { (claim.place) } td { (claim.what) } td.number { (claim.paper) } td.number { (claim.here) } }
             }
         }
     }

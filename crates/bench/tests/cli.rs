@@ -233,7 +233,7 @@ fn replay_reports_every_policy() {
     let mut policies = vec!["lru", "fifo", "segmented-lru", "sieve", "s3-fifo", "gdsf"];
     policies.extend(["policy", "policy-bytes", "relativistd", "relativistd-bytes"]);
     policies.extend(["segcache-merge", "segcache-s3-fifo"].iter().filter(|_| cfg!(feature = "segcache")));
-    policies.extend(["relativist-store", "moka", "quick-cache"]);
+    policies.extend(["relativist-cache", "moka", "quick-cache"]);
     policies.extend(["foyer"].iter().filter(|_| cfg!(feature = "foyer")));
     policies.extend(["belady", "belady-size"]);
     assert_eq!(document["results"]["requests"], 2000);

@@ -2,8 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::harness::interruption::Ending;
-use crate::{harness, tools};
+use crate::tools;
+use relativist_check::interruption::Ending;
+#[cfg(target_os = "linux")]
+use relativist_check::supervisor;
 
 /// Measures the relativistic hash table, its RCU, the server built on it, and their competitors.
 ///
@@ -13,7 +15,7 @@ use crate::{harness, tools};
 /// --json keeps every sample with the command line, the versions and the machine. Progress and
 /// warnings go to stderr.
 ///
-/// On Ctrl-C or SIGTERM, load, serving and soak finish the current measurement, report the
+/// On Ctrl-C or SIGTERM, load and serving finish the current measurement, report the
 /// results so far, and exit. mirror, which runs until then, reports its results. A second signal
 /// ends them at once. If an option that takes one value is given twice, the last one counts.
 ///
@@ -33,7 +35,7 @@ Exit status:
   1    an error or a wrong result, or serving is complete and a target was missed,
        or mirror has found differences
   2    wrong options
-  130  SIGINT (Ctrl-C) ended the run early; load, serving and soak report what they have
+  130  SIGINT (Ctrl-C) ended the run early; load and serving report what they have
   143  SIGTERM ended the run early, in the same way";
 
 #[derive(Debug, Subcommand)]
@@ -52,12 +54,10 @@ enum Command {
     #[cfg(target_os = "linux")]
     Serving(tools::serving::Args),
     #[cfg(target_os = "linux")]
-    Soak(tools::soak::Args),
-    #[cfg(target_os = "linux")]
     Mirror(tools::mirror::Args),
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
-    Supervise(harness::supervisor::Args),
+    Supervise(supervisor::Args),
     #[command(hide = true)]
     CompareChild(tools::compare::subprocess::Args),
     #[command(hide = true)]
@@ -77,8 +77,6 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         #[cfg(target_os = "linux")]
         Command::Serving(args) => return tools::serving::run(&args),
         #[cfg(target_os = "linux")]
-        Command::Soak(args) => return tools::soak::run(&args),
-        #[cfg(target_os = "linux")]
         Command::Mirror(args) => return tools::mirror::run(&args),
         Command::Compare(args) => tools::compare::run(&args),
         Command::Plot(args) => tools::compare::redraw::run(&args),
@@ -90,7 +88,7 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         #[cfg(target_os = "linux")]
         Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
-        Command::Supervise(args) => harness::supervisor::run(&args),
+        Command::Supervise(args) => supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::subprocess::run(&args),
         Command::CachesChild(args) => tools::caches::run_child(&args),
         Command::HashChild(args) => tools::hash::instructions::run_child(&args),

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use relativist_bench::harness::interruption::conclude;
 use relativist_bench::{Cli, run};
+use relativist_check::interruption::conclude;
 
 /// One allocator for every table and every reclamation scheme.
 #[global_allocator]

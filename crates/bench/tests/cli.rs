@@ -451,34 +451,6 @@ fn load_compares_servers_that_it_starts() {
     }
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn an_interrupted_soak_reports_what_it_has_done() {
-    use relativistd::{Options, Server};
-    use rustix::process::{Pid, Signal, kill_process_group};
-    use std::os::unix::process::CommandExt;
-    use std::process::Stdio;
-
-    let server = Server::bind(&Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap()).unwrap();
-    let (address, stopper) = (server.addresses()[0], server.stopper());
-    let running = std::thread::spawn(|| server.run());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_relativist-bench"));
-    command.args(["soak", "--clients", "2", "--keys", "100", "--seconds", "60", "--server", &address.to_string()]);
-    let run = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    relativist_testing::wait_until("the first requests", || {
-        let mut client = std::net::TcpStream::connect(address).unwrap();
-        client.write_all(b"stats\r\nquit\r\n").unwrap();
-        !std::io::read_to_string(client).unwrap().contains("STAT cmd_set 0\r\n")
-    });
-    kill_process_group(Pid::from_child(&run), Signal::INT).unwrap();
-    let output = run.wait_with_output().unwrap();
-    stopper.stop();
-    running.join().unwrap().unwrap();
-    let (text, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(output.status.code() == Some(130) && stderr.contains("interrupted after"), "{stderr}");
-    assert!(text.contains("answers, none wrong"), "{text}");
-}
-
 /// Ctrl-C is the normal end of a mirror. The exit status is that of its report.
 #[cfg(target_os = "linux")]
 #[test]

@@ -1,14 +1,12 @@
 //! Interrupts runs, and checks their reports, their exit status, and that no server outlives them.
 #![cfg(target_os = "linux")]
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use relativist_testing::{Run, poll, send, wait_until};
-use relativistd::{Options, Server};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -27,65 +25,6 @@ fn wait_for_server(run: &Run<TempDir>) -> i32 {
     let server =
         || run.processes().into_iter().find(|(_, arguments)| is_server(arguments) && arguments.contains("\0-l\0"));
     poll("a server", server).0
-}
-
-/// An environment variable with the options of a server.
-const OPTIONS: &str = "RELATIVIST_TEST_OPTIONS";
-
-/// A server for the tests below, if that variable is set. Otherwise it does nothing.
-#[test]
-fn serves_if_there_are_options() {
-    if let Ok(options) = std::env::var(OPTIONS) {
-        let options = Options::parse_from_args(["relativistd"].into_iter().chain(options.split(' '))).unwrap();
-        Server::bind(&options).unwrap().run().unwrap();
-    }
-}
-
-/// Writes a script that starts a server after `before`, and returns its path.
-fn server_script(folder: &Path, before: &str) -> String {
-    let test = std::env::current_exe().unwrap();
-    let serve = format!("exec env {OPTIONS}=\"$*\" '{}' --exact serves_if_there_are_options", test.display());
-    script(folder, &format!("{before}\n{serve}"))
-}
-
-/// A server is replaced while it is tested. No reply is wrong, and the last successor ends with the
-/// run.
-#[test]
-fn an_interrupted_soak_with_successors_reports_what_it_has_done() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = server_script(folder.path(), "");
-    // The code of this program takes most of the memory that soak allows for other things than
-    // items. So the limit is one that the items do not reach.
-    for options in ["--unix --exec 'SERVER -m 64 -I 100k'", "--exec 'SERVER -m 64 -I 100k --engine global-lock'"] {
-        let options = options.replace("SERVER", &server);
-        let mut run = begin(&format!("soak {options} --hand-over 0.2 --clients 4 --keys 300 --seconds 300"));
-        let mut successors = BTreeSet::new();
-        wait_until("successors", || {
-            let found = run.processes().into_iter().filter(|(_, arguments)| arguments.contains("\0--take-over\0"));
-            successors.extend(found.map(|(process, _)| process));
-            assert!(run.ended().is_none(), "{}", run.read("stderr"));
-            // Each successor has a supervisor.
-            successors.len() > 8
-        });
-        run.signal(libc::SIGINT);
-        let (status, stderr, stdout) = (run.status(), run.read("stderr"), run.read("stdout"));
-        assert_eq!(status.code(), Some(130), "{stderr}");
-        assert!(stdout.contains("answers, none wrong") && stdout.contains("the server was replaced"), "{stdout}");
-        wait_until("the end of all processes", || run.processes().is_empty());
-    }
-}
-
-/// The successors accept only smaller items, and leave the others out.
-#[test]
-fn what_a_successor_leaves_out_is_missed() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = server_script(folder.path(), "case \"$*\" in *--take-over*) set -- \"$@\" -I 20k;; esac");
-    let mut run = begin(&format!("soak --exec '{server} -m 64 -I 100k' --hand-over 1 --clients 4 --seconds 100"));
-    let (status, stderr) = (run.status(), run.read("stderr"));
-    // Or a value that is too large now is refused.
-    let is_noticed =
-        stderr.contains("are missing that were not evicted") || stderr.contains("refused for a wrong reason");
-    assert!(status.code() == Some(1) && is_noticed, "{stderr}");
 }
 
 #[test]

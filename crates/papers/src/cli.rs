@@ -1,9 +1,9 @@
 //! The command line: which module runs which subcommand.
 
 use clap::{Parser, Subcommand};
-use relativist_bench::harness::interruption::Ending;
+use relativist_check::interruption::Ending;
 #[cfg(target_os = "linux")]
-use relativist_bench::harness::supervisor;
+use relativist_check::supervisor;
 
 use crate::{caches, figures, instructions, lever, resize, xkernel};
 

@@ -6,9 +6,9 @@
 //! | Lever, "Linux Kernel Hash Table Behavior", ALS 2000 | `lever`, `caches` |
 //! | Mosberger, "Map Library Design Notes", 1996 | [`tables::xkernel`], `xkernel` |
 //!
-//! Measurements use the harness of `relativist-bench`. They need the feature `experiments`, which is
-//! on by default. Without this feature, only the tables are built. Tests of the tables in emulators
-//! and under sanitizers need nothing else.
+//! Measurements use the harness of `relativist-bench`. They need the feature `experiments`, which
+//! is on by default. Without this feature, only the tables are built. Tests of the tables in
+//! emulators and under sanitizers need nothing else.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use relativist_bench::harness::interruption::conclude;
+use relativist_check::interruption::conclude;
 use relativist_papers::{Cli, run};
 
 /// One allocator for every table.

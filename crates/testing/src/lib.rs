@@ -1,6 +1,7 @@
 //! What the tests of all crates share: [`alone`] runs a test in a process of its own, a
 //! [`watchdog`] ends test programs that hang, and [`poll`] and [`wait_until`] wait for what must
-//! happen, at most for [`patience`]. [`Run`] runs another program. [`auto_traits`] checks which types are `Send` and `Sync`.
+//! happen, at most for [`patience`]. `Run` runs another program. [`auto_traits`] checks which types
+//! are `Send` and `Sync`.
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.

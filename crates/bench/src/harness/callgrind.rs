@@ -15,7 +15,7 @@ pub fn callgrind(counted: &str, options: &[&str], arguments: &[String]) -> Resul
     command.arg(format!("--toggle-collect={counted}")).arg(format!("--callgrind-out-file={}", file.display()));
     command.arg(env::current_exe()?).args(arguments);
     #[cfg(target_os = "linux")]
-    crate::harness::supervisor::tie(&mut command);
+    relativist_check::supervisor::tie(&mut command);
     let output = command.output().context("cannot run valgrind (apt install valgrind)")?;
     ensure!(output.status.success(), "valgrind: {}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;

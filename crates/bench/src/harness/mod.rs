@@ -7,7 +7,6 @@ pub mod chart;
 pub mod comparison;
 pub mod fonts;
 pub mod hashers;
-pub mod interruption;
 pub mod keys;
 pub mod latency;
 pub mod machine;
@@ -16,6 +15,4 @@ pub mod report;
 pub mod rounds;
 pub mod sampling;
 pub mod stats;
-#[cfg(target_os = "linux")]
-pub mod supervisor;
 pub mod workers;

@@ -29,14 +29,6 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a number of seconds, with a fraction or without.
-pub fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds between 0.001 and 3600".into()),
-    }
-}
-
 /// Returns the spelling of a value on the command line.
 pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
@@ -113,14 +105,6 @@ mod tests {
         assert_eq!(parse_count("65_536"), Ok(65536));
         assert_eq!(parse_count("2^23"), Ok(1 << 23));
         assert_eq!(parse_count("2^32"), Ok(MAX_ENTRIES));
-    }
-
-    #[test]
-    fn seconds_are_bounded() {
-        assert_eq!(parse_seconds("0.5"), Ok(0.5));
-        for text in ["", "0", "-1", "nan", "3601", "1s"] {
-            assert!(parse_seconds(text).is_err(), "{text}");
-        }
     }
 
     #[test]

@@ -9,10 +9,10 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use crate::harness::interruption::program;
 use crate::harness::machine::{Machine, Versions};
 use crate::harness::stats::Summary;
 use crate::harness::workers::Cpus;
+use relativist_check::interruption::program;
 
 /// Version of the JSON layout; incremented when a field is removed or changes its meaning.
 const LAYOUT: u32 = 4;

@@ -9,9 +9,10 @@ use rustix::buffer::spare_capacity;
 use socket2::Socket;
 
 use super::items::Items;
-use super::protocol::{Piece, shown};
+use super::protocol::Piece;
 use super::tally::{Tally, Window};
 use super::workload::{MAX_KEY, Protocol, Workload};
+use relativist_check::client::shown;
 
 pub const READ: usize = 256 << 10;
 

@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::Result;
 use relativistd::{Options, Server, StartError, Stopper};
 
-use super::cores::Cores;
 use super::generator::Generator;
-use super::server::Address;
 use super::tally::{Tally, Window};
 use super::workload::{DEFAULT, Protocol, Sizes, Workload};
 use crate::harness::sampling::Distribution;
+use relativist_check::client::Address;
+use relativist_check::cores::Cores;
 
 pub(crate) struct Running {
     pub(crate) address: Address,

@@ -14,15 +14,15 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 use super::client::{Attempt, Client, READ, Setting};
-use super::cores::Cores;
 use super::items::Items;
 use super::schedule::{Schedule, of_client};
-use super::server::Address;
 use super::tally::{Tally, Window};
 use super::workload::Workload;
 use crate::harness::keys::seed;
 use crate::harness::sampling::{Distribution, Draws, Operation, Ranks};
 use crate::harness::workers::thread_time;
+use relativist_check::client::Address;
+use relativist_check::cores::Cores;
 
 /// A server that is silent for this long is considered dead.
 const PATIENCE: Duration = Duration::from_secs(10);

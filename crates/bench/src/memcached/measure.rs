@@ -9,14 +9,15 @@ use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use super::cores::Cores;
 use super::generator::Generator;
-use super::server::{Address, Cost, Server, ServerCommand};
 use super::tally::{Percentiles, Window};
 use super::workload::Workload;
-use crate::harness::interruption;
 use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
+use relativist_check::client::Address;
+use relativist_check::cores::Cores;
+use relativist_check::interruption;
+use relativist_check::server::{Cost, Server, ServerCommand};
 
 /// The number and length of measurements, and the CPUs.
 #[derive(Clone, Debug)]

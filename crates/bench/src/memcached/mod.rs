@@ -1,4 +1,5 @@
-//! Load on memcached servers. `load`, `serving`, `soak`, `echo` and `figures` share these modules.
+//! Load on memcached servers. `load`, `serving`, `echo` and `relativist-papers figures` share these
+//! modules.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -7,15 +8,11 @@
 //! | [`client`], [`generator`] | connections, and the threads that drive them |
 //! | [`schedule`] | when requests of an open loop are due |
 //! | [`tally`], [`recurring`] | counters and latencies, and latencies that recur in every round |
-//! | [`server`], [`cores`] | server processes, their CPU time and memory, and the CPUs that they run on |
 //! | [`measure`], [`screen`] | measurement of servers in turns, and tables of the results |
 
 pub mod client;
 #[cfg(test)]
 pub(crate) mod conversations;
-pub mod cores;
-#[cfg(test)]
-pub(crate) mod faulty;
 pub mod generator;
 pub mod items;
 pub mod measure;
@@ -23,18 +20,15 @@ pub mod protocol;
 pub mod recurring;
 pub mod schedule;
 pub mod screen;
-pub mod server;
 pub mod tally;
 pub mod workload;
 
 use std::time::Duration;
 
-use anyhow::Result;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use relativist_check::cores::Cores;
 use serde::Serialize;
 
 use crate::harness::report::Report;
-use cores::Cores;
 use measure::Measured;
 use workload::Workload;
 
@@ -87,11 +81,4 @@ pub fn warn(report: &mut Report, workload: &Workload, servers: &[Measured]) {
             ));
         }
     }
-}
-
-/// Raises the limit of open files, and with it of connections, to the maximum that this process may
-/// have.
-pub fn allow_connections() -> Result<()> {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }

@@ -2,6 +2,7 @@
 //! and unknown replies are shown to the user.
 
 use anyhow::{Result, bail, ensure};
+use relativist_check::client::shown;
 
 use super::items::Items;
 use super::workload::Protocol;
@@ -127,12 +128,6 @@ impl Protocol {
 fn number(digits: &[u8]) -> Option<usize> {
     let valid = (1..=10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     valid.then(|| digits.iter().fold(0, |number, digit| number * 10 + usize::from(digit - b'0')))
-}
-
-/// Formats what a server sent for a message: shortened, and with escapes.
-pub fn shown(bytes: &[u8]) -> String {
-    let more = if bytes.len() > 80 { "..." } else { "" };
-    format!("\"{}{more}\"", bytes[..bytes.len().min(80)].escape_ascii())
 }
 
 #[cfg(test)]

@@ -6,16 +6,19 @@ use anyhow::{Result, ensure};
 use clap::value_parser;
 use serde::Serialize;
 
-use crate::harness::interruption::{self, Ending};
-use crate::harness::options::{Output, parse_seconds};
+use crate::harness::options::Output;
 use crate::harness::report::Report;
 use crate::harness::rounds::progress;
 use crate::harness::workers::Cpus;
 use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::memcached::screen::describe;
-use crate::memcached::server::{Address, Place, ServerCommand};
 use crate::memcached::workload::Workload;
-use crate::memcached::{Conditions, allow_connections, warm_up, warn};
+use crate::memcached::{Conditions, warm_up, warn};
+use relativist_check::client::allow_connections;
+use relativist_check::client::{Address, Place};
+use relativist_check::interruption::{self, Ending};
+use relativist_check::options::parse_seconds;
+use relativist_check::server::ServerCommand;
 
 /// Put load on one memcached server, or on several in turns with the same workload
 ///

@@ -14,5 +14,3 @@ pub mod rcu;
 pub mod replay;
 #[cfg(target_os = "linux")]
 pub mod serving;
-#[cfg(target_os = "linux")]
-pub mod soak;

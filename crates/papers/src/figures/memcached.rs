@@ -16,17 +16,18 @@ use super::html::Section;
 use super::store::Store;
 use crate::lookups::Conditions;
 use relativist_bench::harness::chart::Line;
-use relativist_bench::harness::interruption;
 use relativist_bench::harness::report::{Report, significant};
 use relativist_bench::harness::rounds::{order, progress};
 use relativist_bench::harness::stats::{Summary, ratios};
 use relativist_bench::harness::workers::Cpus;
-use relativist_bench::memcached::cores::Cores;
 use relativist_bench::memcached::measure::{Plan, Sample, Source, failures, in_turns};
 use relativist_bench::memcached::recurring::{self, Recurring};
-use relativist_bench::memcached::server::{Server, ServerCommand};
+use relativist_bench::memcached::warm_up;
 use relativist_bench::memcached::workload::{DEFAULT, Workload};
-use relativist_bench::memcached::{allow_connections, warm_up};
+use relativist_check::client::allow_connections;
+use relativist_check::cores::Cores;
+use relativist_check::interruption;
+use relativist_check::server::{Server, ServerCommand};
 
 /// Clients per process. In the paper, more clients did not increase the rate.
 const CLIENTS: u16 = 4;
@@ -457,8 +458,8 @@ fn at_least(ratio: f64, holds: f64, in_part: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_bench::memcached::server::Cost;
     use relativist_bench::memcached::tally::Percentiles;
+    use relativist_check::server::Cost;
     use std::collections::BTreeMap;
 
     fn parameters() -> Parameters {

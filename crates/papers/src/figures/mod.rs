@@ -22,10 +22,10 @@ use crate::figures::store::Store;
 use crate::lookups::Conditions;
 use crate::lookups::candidates::Name;
 use crate::lookups::measure::{Filled, Keys, Sample, Setting};
-use relativist_bench::harness::interruption::{self, Ending};
 use relativist_bench::harness::report::{Report, table};
 use relativist_bench::harness::rounds::progress;
 use relativist_bench::harness::workers::Cpus;
+use relativist_check::interruption::{self, Ending};
 
 /// Draw figures 3 to 8 of the ATC 2011 paper from measurements on this machine, and check the
 /// paper's claims

@@ -388,7 +388,7 @@ mod tests {
         let error =
             measure(&table, Name::Unzip, &SETTING, &Cpus::allowed(), Run { readers: 1, case, number: 0 }).unwrap_err();
         assert!(error.to_string().contains("missed a key that is in the table (run 0, 2^4 buckets)"), "{error}");
-        assert_eq!(relativist_bench::harness::interruption::conclude(Err(error)), std::process::ExitCode::FAILURE);
+        assert_eq!(relativist_check::interruption::conclude(Err(error)), std::process::ExitCode::FAILURE);
     }
 
     #[test]

@@ -10,8 +10,9 @@ use clap::value_parser;
 use serde::Serialize;
 
 use measure::{Keys, Setting};
-use relativist_bench::harness::options::{HashFunction, parse_count, parse_seconds};
+use relativist_bench::harness::options::{HashFunction, parse_count};
 use relativist_bench::harness::workers::Clock;
+use relativist_check::options::parse_seconds;
 
 /// The conditions of a measurement.
 #[derive(Clone, Debug, clap::Args, Serialize)]

@@ -13,7 +13,7 @@
 
 use relativist::HashMap;
 
-/// Defines a type that implements [`Table`](crate::tables::Table) and [`Resize`](crate::tables::Resize) with one of
+/// Defines a type that implements [`Table`](super::Table) and [`Resize`](super::Resize) with one of
 /// this project's maps, which is resized by hand. `$entry` is the size of an entry outside of its
 /// bucket, and `$waits(before, after)` the number of times that a resize waits for readers.
 macro_rules! resized_by_hand {

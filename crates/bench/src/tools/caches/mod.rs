@@ -203,7 +203,7 @@ fn resident(name: Name, entries: u64) -> Result<f64> {
     command.args(["caches-child", "--cache", &spell(&name), "--entries", &entries.to_string()]);
     #[cfg(target_os = "linux")]
     {
-        crate::harness::supervisor::tie(&mut command);
+        relativist_check::supervisor::tie(&mut command);
         // A huge page that the allocator has begun counts 2 MiB, which is more than a small cache
         // needs.
         let disable = || Ok(rustix::thread::disable_transparent_huge_pages(true)?);

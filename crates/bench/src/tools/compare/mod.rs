@@ -38,7 +38,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::harness::comparison::Comparison;
-use crate::harness::options::{Output, parse_count, parse_seconds};
+use crate::harness::options::{Output, parse_count};
 use crate::harness::report::{Report, count};
 use crate::harness::rounds::progress;
 use crate::harness::sampling::Distribution;
@@ -47,6 +47,7 @@ use crate::tables::entries::Kind;
 use crate::tools::compare::candidates::Name;
 use crate::tools::compare::setting::{Setting, Workload};
 use crate::tools::compare::subprocess::Trace;
+use relativist_check::options::parse_seconds;
 
 /// Compare concurrent maps on the same workloads, in interleaved rounds
 ///

@@ -15,7 +15,7 @@ use sysinfo::{ProcessRefreshKind, ProcessesToUpdate, System, get_current_pid};
 
 use crate::harness::comparison::{Measured, compare_several};
 use crate::harness::keys::{Indices, seed};
-use crate::harness::options::{parse_count, parse_seconds, spell};
+use crate::harness::options::{parse_count, spell};
 use crate::harness::stats::Summary;
 use crate::harness::workers::{Clock, Cpus, Window, run as run_workers};
 use crate::tables::candidate::BATCH;
@@ -24,6 +24,7 @@ use crate::tables::mixes::{CHURN, Own};
 use crate::tools::compare::candidates::{Name, competitors};
 use crate::tools::compare::setting::{Metric, Setting, Workload};
 use crate::tools::compare::{Context, Job};
+use relativist_check::options::parse_seconds;
 
 /// How long the reader holds a guard in churn.
 const GUARD_TIME: Duration = Duration::from_millis(100);
@@ -134,7 +135,7 @@ fn start_child(context: Context<'_>, setting: &Setting, table: Name, round: usiz
     command.args(["--kind", &spell(&setting.kind), "--entries", &setting.entries.to_string()]);
     command.args(["--seconds", &seconds.to_string()]);
     #[cfg(target_os = "linux")]
-    crate::harness::supervisor::tie(&mut command);
+    relativist_check::supervisor::tie(&mut command);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start this program again")?;
     let name = table.make(setting.kind, 0).name();
     ensure!(output.status.success(), "{name}: the measuring process failed: {}", output.status);

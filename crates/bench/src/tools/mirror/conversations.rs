@@ -15,8 +15,8 @@ use super::shadow::Mirror;
 use super::tally::{Found, Tally};
 use super::{Listener, serve};
 use crate::memcached::conversations::Running;
-use crate::memcached::faulty::Fault;
-use crate::memcached::server::Address;
+use relativist_check::client::Address;
+use relativist_check::faulty::Fault;
 
 /// A mirror in threads of its own.
 struct Mirrored {

@@ -41,12 +41,13 @@ use tokio::task::JoinSet;
 use self::screen::Screen;
 use self::shadow::{Mirror, Stream, probe};
 use self::tally::Tally;
-use crate::harness::interruption::{self, Ending};
-use crate::harness::options::{Output, parse_seconds};
+use crate::harness::options::Output;
 use crate::harness::report::Report;
 use crate::harness::workers::Cpus;
-use crate::memcached::allow_connections;
-use crate::memcached::server::{Address, Place};
+use relativist_check::client::allow_connections;
+use relativist_check::client::{Address, Place};
+use relativist_check::interruption::{self, Ending};
+use relativist_check::options::parse_seconds;
 
 /// How often the mirror looks for signals.
 const TICK: Duration = Duration::from_millis(50);

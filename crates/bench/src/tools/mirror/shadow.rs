@@ -21,8 +21,8 @@ use tokio::time::timeout;
 use super::framing::Dialect;
 use super::keys::Keys;
 use super::tally::Tally;
-use crate::memcached::protocol::shown;
-use crate::memcached::server::Address;
+use relativist_check::client::Address;
+use relativist_check::client::shown;
 
 /// The generation while the secondary is not used.
 const DOWN: u64 = 0;

@@ -10,19 +10,21 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::harness::comparison::Verdict;
-use crate::harness::interruption::{self, Ending};
-use crate::harness::options::{Output, parse_seconds, spell};
+use crate::harness::options::{Output, spell};
 use crate::harness::report::{Report, significant, table};
 use crate::harness::rounds::progress;
 use crate::harness::workers::Cpus;
-use crate::memcached::cores::Cores;
 use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::memcached::recurring::{self, Recurring};
 use crate::memcached::screen::{latencies, range};
-use crate::memcached::server::ServerCommand;
 use crate::memcached::workload::Workload;
-use crate::memcached::{Conditions, allow_connections, warm_up, warn};
+use crate::memcached::{Conditions, warm_up, warn};
 use crate::tools::serving::targets::Row;
+use relativist_check::client::allow_connections;
+use relativist_check::cores::Cores;
+use relativist_check::interruption::{self, Ending};
+use relativist_check::options::parse_seconds;
+use relativist_check::server::ServerCommand;
 
 /// The minimum number of seconds for which the echo server is measured in the growth workload.
 const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;

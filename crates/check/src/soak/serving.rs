@@ -11,7 +11,7 @@ use socket2::Socket;
 
 use super::Plan;
 use super::binary::HEADER;
-use crate::memcached::server::{self, Address, PATIENCE};
+use crate::client::{self, Address, PATIENCE};
 
 /// How many connections are tried in a row. Each may be closed without a reply, if the server is
 /// replaced at that moment.
@@ -54,7 +54,7 @@ fn is_timeout(error: &anyhow::Error) -> bool {
 
 /// Sends `request` on a new connection, and returns the statistics in the reply, by name.
 pub(super) fn statistics(plan: &Plan, address: &Address, request: &str) -> Result<BTreeMap<String, String>> {
-    Ok(connect(plan, address, |socket| server::statistics(socket, request))?.1)
+    Ok(connect(plan, address, |socket| client::statistics(socket, request))?.1)
 }
 
 /// Asks for the id of the process that serves this connection, by the binary protocol or in text.
@@ -66,7 +66,7 @@ pub(super) fn process(plan: &Plan, socket: &mut Socket, is_binary: bool) -> Resu
     let process = if is_binary {
         binary_statistic(socket, b"pid")?
     } else {
-        server::statistics(socket, "stats")?.remove("pid").unwrap_or_default().into_bytes()
+        client::statistics(socket, "stats")?.remove("pid").unwrap_or_default().into_bytes()
     };
     let process = std::str::from_utf8(&process).ok().and_then(|process| process.parse().ok());
     process.context("the server does not report its process")

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
 use super::{Plan, serving};
-use crate::memcached::server::Address;
+use crate::client::Address;
 
 /// A server that sends nothing for this long is considered dead.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };

@@ -6,9 +6,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::model::{LARGE, Slot};
-use super::request::{Ask, Dialect, Exptime, Key, MAX_VALUE, Mark, Mode, Request, Text};
+use super::request::{Ask, Dialect, Exptime, Key, MAX_VALUE, Mark, Mode, Request, Text, scramble};
 use super::shared::{Common, Floor};
-use crate::harness::keys::scramble;
 
 /// The minimum and maximum size of values, in phases. The sizes change from phase to phase, so that
 /// the server has to reuse memory for other sizes.

@@ -7,7 +7,7 @@ use relativist_memcache::encode_key;
 
 use super::reply::{Facts, Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Dialect, Key, Mode, Names, Pool, Request};
-use crate::memcached::protocol::shown;
+use crate::client::shown;
 
 const MAX_LINE: usize = 2048;
 

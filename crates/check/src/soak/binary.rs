@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::reply::{Parsed, Refusal, Reply, Reported};
 use super::request::{Ask, Mode, Names, Pool, Request};
-use crate::memcached::protocol::shown;
+use crate::client::shown;
 
 pub(super) const HEADER: usize = 24;
 

@@ -6,7 +6,12 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::shared::Floor;
-use crate::harness::keys::scramble;
+
+/// Mixes the bits of a number. Different numbers have different results.
+pub(super) const fn scramble(number: u64) -> u64 {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ (mixed >> 32)).wrapping_mul(0xff51_afd7_ed55_8ccd)
+}
 
 /// The number of positions in the pool at which values can begin.
 const PLACES: usize = 1 << 16;

@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Plan;
 use super::shared::Common;
-use crate::harness::interruption;
-use crate::harness::supervisor::tie;
-use crate::memcached::server::Address;
+use crate::client::Address;
+use crate::interruption;
+use crate::supervisor::tie;
 
 const CLIENTS: &str = "4";
 
@@ -38,7 +38,7 @@ impl Stopped {
     pub(super) fn start(plan: &Plan, address: &Address, seconds: f64) -> Result<Self> {
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = Command::new(program);
-        command.args(["soak", "--server", &address.to_string(), "--seconds", &seconds.to_string()]);
+        command.args(["--server", &address.to_string(), "--seconds", &seconds.to_string()]);
         command.args(["--seed", &plan.seed.to_string(), "--clients", CLIENTS, "--beside"]).stdout(Stdio::null());
         command.args(plan.is_replaced().then_some("--replaced"));
         tie(&mut command);

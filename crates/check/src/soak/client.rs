@@ -25,11 +25,10 @@ use super::connection::{Connection, Ending, Pace, Taken};
 use super::draw::Draw;
 use super::model::{Question, Slot};
 use super::reply::{Parsed, Refusal, Reply, Reported};
-use super::request::{Ask, Dialect, Key, Names, Request};
+use super::request::{Ask, Dialect, Key, Names, Request, scramble};
 use super::shared::{Common, Floor, lock};
 use super::{binary, serving, text};
-use crate::harness::keys::scramble;
-use crate::memcached::server::Address;
+use crate::client::Address;
 
 /// The number of remembered requests and replies. When a reply is wrong, the last `SHOWN` are
 /// shown, and `SHOWN_OF_KEY` earlier ones about the same key.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::shared::{Common, lock};
-use crate::memcached::server::{PATIENCE, Server};
+use crate::client::PATIENCE;
+use crate::server::Server;
 
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -1,5 +1,4 @@
-//! `relativist-bench soak` sends random requests from many connections, and compares every reply
-//! with a model.
+//! Random requests from many connections. Every reply is compared with a model.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -47,11 +46,12 @@ use self::evictions::Watcher;
 use self::observe::{Observer, number};
 use self::shared::Common;
 use self::stopped::Stopped;
-use crate::harness::interruption::{self, Ending};
-use crate::harness::options::parse_seconds;
-use crate::memcached::allow_connections;
-use crate::memcached::cores::Cores;
-use crate::memcached::server::{Address, Place, Server, ServerCommand};
+use crate::client::allow_connections;
+use crate::client::{Address, Place};
+use crate::cores::Cores;
+use crate::interruption::{self, Ending};
+use crate::options::parse_seconds;
+use crate::server::{Server, ServerCommand};
 
 /// The items of all clients need up to this many times the server's memory limit, so that it has to
 /// evict.
@@ -61,30 +61,7 @@ const TIMES_LIMIT: u64 = 2;
 /// them.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Send random requests to a memcached server, and compare every reply with a model
-///
-/// Clients speak the classic, the meta and the binary protocol on the same keys. They use all
-/// commands that store, count, touch, delete, lease and invalidate, with and without CAS values
-/// and expiry. Writes end at arbitrary points of requests; clients read slowly, or disconnect in
-/// the middle of a value. Each client has keys of its own; the model knows the exact state of these
-/// items. All clients also share some keys. For these the model checks that each value was once
-/// written, that CAS values differ, and that no increment is lost. From time to time all clients
-/// wait while one of them flushes everything.
-///
-/// An item may be missing only if the server reports its eviction to `watch evictions`. If the
-/// server refuses this command or drops lines of the log, the number of missing items must not
-/// exceed the number of evictions. A server started by --exec must also keep its memory below 1.05
-/// times its limit plus 16 MiB plus the buffers of its connections. During the run, a second
-/// process with clients is repeatedly stopped and continued.
-///
-/// With --hand-over, the started relativistd is replaced again and again by a successor. No
-/// connection may be refused, only a server that is replaced may close connections, the successor
-/// must have all items as they were, and CAS values must be larger than all before. Both processes
-/// must keep to their memory.
-///
-/// All data on the server is lost. The server has to support CAS and all three protocols, accept
-/// about fifty connections, and require no authentication. If it runs with options such as -B, -C,
-/// -S, -Y or a small -c, soak reports faults.
+/// What a run does.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("who").required(true).args(["server", "exec"])))]
 pub struct Args {
@@ -97,12 +74,12 @@ pub struct Args {
     exec: Option<ServerCommand>,
 
     /// Let the started server listen on a Unix socket
-    #[arg(long, requires = "exec")]
+    #[arg(long, conflicts_with = "server")]
     unix: bool,
 
     /// Let a successor take over from the started server again and again, after this time. The
-    /// command must be a relativistd; soak adds --hand-over and --take-over to it
-    #[arg(long, value_name = "SECONDS", requires = "exec", value_parser = parse_seconds)]
+    /// command must be a relativistd; this program adds --hand-over and --take-over to it
+    #[arg(long, value_name = "SECONDS", conflicts_with = "server", value_parser = parse_seconds)]
     hand_over: Option<f64>,
 
     /// Seconds to run
@@ -251,7 +228,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     // The ending is `Complete` if no signal has arrived.
     let ending = Ending::of(false);
     if ending == Ending::Interrupted {
-        eprintln!("relativist-bench: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
+        eprintln!("relativist-check: interrupted after {} of {} s", begun.elapsed().as_secs(), args.seconds);
     }
     println!("{summary}");
     Ok(ending)

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::serving;
 use super::shared::{Common, lock};
-use crate::memcached::server::{Address, Server, Usage};
+use crate::client::Address;
+use crate::server::{Server, Usage};
 
 const PAUSE: Duration = Duration::from_millis(50);
 

@@ -12,7 +12,7 @@ use socket2::Socket;
 
 use super::serving;
 use super::shared::{Common, lock};
-use crate::memcached::server::Address;
+use crate::client::Address;
 
 /// Evictions of the item with one name, and how often it was missing.
 #[derive(Debug, Default)]

@@ -35,6 +35,7 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// How a run ended, if it printed its report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
+    /// The run is complete.
     Complete,
     /// The run is complete, and a target was missed.
     Missed,
@@ -70,6 +71,9 @@ pub fn is_wanted() -> bool {
 
 /// Makes SIGINT and SIGTERM end the run early from now on. The first signal prints a message that
 /// the report comes after `after`. A second signal ends the process at once, without a report.
+///
+/// # Errors
+/// The system refuses to deliver signals.
 pub fn handle_signals(after: &'static str) -> Result<()> {
     let note = move |signal| {
         if SIGNAL.swap(signal, Relaxed) != 0 {

@@ -6,18 +6,23 @@ use std::thread;
 
 use anyhow::Result;
 
-use super::server::Address;
+use crate::client::Address;
 
 /// A faulty server: a proxy that changes requests or replies.
-#[derive(Clone, Copy)]
-pub(crate) enum Fault {
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// Replaces these bytes in requests by those.
     Request(&'static [u8], &'static [u8]),
+    /// Replaces these bytes in replies by those.
     Reply(&'static [u8], &'static [u8]),
 }
 
 impl Fault {
     /// Starts a faulty server in front of a correct one. Returns its address.
-    pub(crate) fn of(self, right: &Address) -> Address {
+    ///
+    /// # Panics
+    /// Panics if the correct server does not listen on a port, or if no port is free.
+    pub fn of(self, right: &Address) -> Address {
         let Address::Tcp(right) = *right else { panic!("it listens on a port") };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());

@@ -30,12 +30,12 @@ use rustix::process::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::interruption;
+use crate::interruption;
 
 /// Asks the kernel to kill a process when the thread that starts it ends. The thread therefore has
 /// to outlive the process. Also puts the process into a process group of its own, so that Ctrl-C
 /// reaches only the workbench.
-pub(crate) fn tie(command: &mut Command) {
+pub fn tie(command: &mut Command) {
     let parent = id();
     let end_with_parent = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -52,11 +52,12 @@ pub(crate) fn tie(command: &mut Command) {
 /// A server under its supervisor. Dropping this ends both, and all processes that the server
 /// started.
 #[derive(Debug)]
-pub(crate) struct Supervised {
+pub struct Supervised {
     supervisor: Child,
     /// The supervisor's reports: a line with the server's process id, and one with its exit status.
     reports: BufReader<ChildStdout>,
-    pub(crate) process: u32,
+    /// The server's process id.
+    pub process: u32,
 }
 
 impl Drop for Supervised {
@@ -67,7 +68,12 @@ impl Drop for Supervised {
 }
 
 impl Supervised {
-    pub(crate) fn start(program: &PathBuf, arguments: &[String]) -> Result<Self> {
+    /// Starts the program under a supervisor, which is this program, started again with the
+    /// subcommand `supervise`.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(program: &PathBuf, arguments: &[String]) -> Result<Self> {
         // Not `current_exe`: the file may have been replaced since.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(interruption::program()).args(["supervise", "--"]).arg(program).args(arguments);
@@ -86,7 +92,10 @@ impl Supervised {
 
     /// Waits up to `patience` for the server to end. Returns its exit status as text, or `None` if
     /// it is still running.
-    pub(crate) fn ended(&mut self, patience: Duration) -> Result<Option<String>> {
+    ///
+    /// # Errors
+    /// The supervisor is gone.
+    pub fn ended(&mut self, patience: Duration) -> Result<Option<String>> {
         if self.reports.buffer().is_empty() {
             let timeout = Timespec::try_from(patience)?;
             let mut events = [PollFd::new(self.reports.get_ref(), PollFlags::IN)];
@@ -111,6 +120,10 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
+/// Supervises the server until this process is no longer needed.
+///
+/// # Errors
+/// Processes cannot be started, watched or ended.
 pub fn run(args: &Args) -> Result<()> {
     let own = Pid::from_raw(id() as i32).context("a process has a number")?;
     set_child_subreaper(Some(own)).context("cannot become the parent of orphans")?;

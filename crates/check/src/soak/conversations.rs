@@ -4,8 +4,8 @@
 use std::io::{Read, Write};
 
 use super::{Length, Plan, Replacement, Summary, soak};
-use crate::memcached::conversations::Running;
-use crate::memcached::faulty::Fault;
+use crate::faulty::Fault;
+use crate::running::Running;
 
 fn plan(clients: u16, batches: u64) -> Plan {
     let length = Length::Batches(batches);

@@ -22,6 +22,7 @@ use relativist_baselines::dual_chain::DualChain;
 use relativist_baselines::fixed::Fixed;
 use relativist_baselines::flat::Flat;
 use relativist_baselines::in_place::InPlace;
+use relativist_baselines::key_move::KeyMove;
 use relativist_baselines::mutex::Mutexed;
 use relativist_baselines::rwlock::RwLocked;
 use relativist_baselines::sorted::Sorted;
@@ -126,6 +127,7 @@ fn child() {
         Ok("dual-chain") => look_up::<DualChain<FixedState>>(),
         Ok("ddds") => look_up::<Ddds<FixedState>>(),
         Ok("fixed") => look_up::<Fixed<FixedState>>(),
+        Ok("key-move") => look_up::<KeyMove<FixedState>>(),
         Ok("rwlock") => look_up::<RwLocked<FixedState>>(),
         Ok("mutex") => look_up::<Mutexed<FixedState>>(),
         Ok("striped") => look_up::<Striped<FixedState>>(),
@@ -141,7 +143,7 @@ fn run(table: &str) -> ExitStatus {
 
 #[test]
 fn lookups_under_rcu_write_nothing_that_is_shared() {
-    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed"] {
+    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed", "key-move"] {
         let status = run(table);
         assert!(status.success(), "{table}: {status}");
     }

@@ -6,6 +6,7 @@ use relativist_baselines::ddds::Ddds;
 use relativist_baselines::dual_chain::DualChain;
 use relativist_baselines::fixed::Fixed;
 use relativist_baselines::flat::Flat;
+use relativist_baselines::key_move::KeyMove;
 use relativist_baselines::sorted::Sorted;
 use relativist_baselines::split_ordered::SplitOrdered;
 use relativist_baselines::striped::Striped;
@@ -22,6 +23,7 @@ auto_traits! {
     DualChain<FixedState> => + + + -,
     Ddds<FixedState> => + + + -,
     Fixed<FixedState> => + + + -,
+    KeyMove<FixedState> => + + + +,
     Striped<FixedState> => + + + -,
     // Remembers what it found last, in a `Cell`.
     Map<Const<8>> => + - + -,

@@ -4,6 +4,7 @@
 use relativist_testing as _;
 
 mod auto_traits;
+mod key_move;
 mod model;
 mod random;
 mod stress;
@@ -69,5 +70,6 @@ resizable!(std_rwlock, relativist_baselines::rwlock::StdRwLocked<FixedState>);
 resizable!(mutex, relativist_baselines::mutex::Mutexed<FixedState>);
 resizable!(striped, relativist_baselines::striped::Striped<FixedState>);
 unresizable!(fixed, relativist_baselines::fixed::Fixed<FixedState>);
+unresizable!(key_moving, relativist_baselines::key_move::KeyMove<FixedState>);
 unresizable!(tree, relativist_baselines::tree::Tree);
 unresizable!(skip_list, relativist_baselines::tree::SkipList);

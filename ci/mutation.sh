@@ -88,7 +88,7 @@ build() {
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
 build plain "" --package relativist-rcu --package relativist --package relativist-baselines --lib --tests
-build loom "--cfg relativist_loom" --package relativist-rcu --package relativist --lib --test loom
+build loom "--cfg relativist_loom" --package relativist-rcu --package relativist --package relativist-baselines --lib --test loom
 build shuttle "--cfg relativist_loom --cfg relativist_shuttle" --package relativist --test shuttle
 # executable CRATE BINARY: its path. `loom`, `loom-lib` and `shuttle` are of builds of their own.
 executable() {

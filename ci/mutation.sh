@@ -88,7 +88,7 @@ build() {
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
 build plain "" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --tests
-build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --lib --test loom
+build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --test loom
 # executable CRATE BINARY: its path. `loom` and `loom-lib` are of a build of their own. A binary of another crate is
 # "crate:binary".
 executable() {

@@ -22,6 +22,7 @@ use relativist_papers::tables::dual_chain::DualChain;
 use relativist_papers::tables::fixed::Fixed;
 use relativist_papers::tables::flat::Flat;
 use relativist_papers::tables::in_place::InPlace;
+use relativist_papers::tables::key_move::KeyMove;
 use relativist_papers::tables::mutex::Mutexed;
 use relativist_papers::tables::rwlock::RwLocked;
 use relativist_papers::tables::sorted::Sorted;
@@ -126,6 +127,7 @@ fn child() {
         Ok("dual-chain") => look_up::<DualChain<FixedState>>(),
         Ok("ddds") => look_up::<Ddds<FixedState>>(),
         Ok("fixed") => look_up::<Fixed<FixedState>>(),
+        Ok("key-move") => look_up::<KeyMove<FixedState>>(),
         Ok("rwlock") => look_up::<RwLocked<FixedState>>(),
         Ok("mutex") => look_up::<Mutexed<FixedState>>(),
         Ok("striped") => look_up::<Striped<FixedState>>(),
@@ -141,7 +143,7 @@ fn run(table: &str) -> ExitStatus {
 
 #[test]
 fn lookups_under_rcu_write_nothing_that_is_shared() {
-    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed"] {
+    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed", "key-move"] {
         let status = run(table);
         assert!(status.success(), "{table}: {status}");
     }

@@ -16,6 +16,7 @@
 //! | [`rwlock`], [`mutex`] | chains behind one lock (section 5) | blocking | under the lock |
 //! | [`striped`] | a lock per stripe | blocking | stripe by stripe |
 //! | [`fixed`] | RCU chains | wait-free | none |
+//! | [`key_move`] | RCU chains that move an entry to another key (section 8) | wait-free | none |
 //! | [`xkernel`] | Mosberger's map: a cached entry, a list of filled buckets | of one thread | none |
 //! | [`tree`] | no hash table: a B-tree behind a lock, a skip list | blocking; lock-free | none |
 //!
@@ -24,8 +25,9 @@
 //! arrays are dense, a word per bucket; bucket locks are in a separate array, each in its own cache
 //! line. Unless an algorithm requires otherwise, chains are unsorted, with the newest node first,
 //! and the bucket is the hash modulo the number of buckets. Lookups are inlined, and each has its
-//! own read section (or lock). [`xkernel`] is different: it comes from another paper, is for one
-//! thread and for keys of many sizes, and does not implement [`Table`].
+//! own read section (or lock). Two tables are different. [`xkernel`] comes from another paper, is
+//! for one thread and for keys of many sizes, and does not implement [`Table`]. [`key_move`] shows
+//! an algorithm, and has one lock for all updates.
 //!
 //! Features that users need are left out: no table here resizes itself, and entries cannot be
 //! replaced or iterated over.
@@ -54,6 +56,7 @@ pub mod fixed;
 pub mod flat;
 #[cfg(target_os = "linux")]
 pub mod in_place;
+pub mod key_move;
 mod locks;
 pub mod mutex;
 mod owned;

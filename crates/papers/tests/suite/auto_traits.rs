@@ -6,6 +6,7 @@ use relativist_papers::tables::ddds::Ddds;
 use relativist_papers::tables::dual_chain::DualChain;
 use relativist_papers::tables::fixed::Fixed;
 use relativist_papers::tables::flat::Flat;
+use relativist_papers::tables::key_move::KeyMove;
 use relativist_papers::tables::sorted::Sorted;
 use relativist_papers::tables::split_ordered::SplitOrdered;
 use relativist_papers::tables::striped::Striped;
@@ -22,6 +23,7 @@ auto_traits! {
     DualChain<FixedState> => + + + -,
     Ddds<FixedState> => + + + -,
     Fixed<FixedState> => + + + -,
+    KeyMove<FixedState> => + + + +,
     Striped<FixedState> => + + + -,
     // Remembers what it found last, in a `Cell`.
     Map<Const<8>> => + - + -,

@@ -4,6 +4,7 @@
 use relativist_testing as _;
 
 mod auto_traits;
+mod key_move;
 mod model;
 mod stress;
 mod xkernel;
@@ -68,5 +69,6 @@ resizable!(std_rwlock, relativist_papers::tables::rwlock::StdRwLocked<FixedState
 resizable!(mutex, relativist_papers::tables::mutex::Mutexed<FixedState>);
 resizable!(striped, relativist_papers::tables::striped::Striped<FixedState>);
 unresizable!(fixed, relativist_papers::tables::fixed::Fixed<FixedState>);
+unresizable!(key_moving, relativist_papers::tables::key_move::KeyMove<FixedState>);
 unresizable!(tree, relativist_papers::tables::tree::Tree);
 unresizable!(skip_list, relativist_papers::tables::tree::SkipList);

@@ -22,7 +22,7 @@ fn value(key: u64) -> u64 {
 
 /// Returns the number of resizes. The environment can set fewer for sanitizers, and more for long
 /// runs.
-fn resizes() -> u64 {
+pub fn resizes() -> u64 {
     std::env::var("RELATIVIST_STRESS_RESIZES").map_or(40, |resizes| resizes.parse().unwrap())
 }
 
@@ -72,7 +72,7 @@ fn run<T: Table>(work: impl Fn(&T) + Sync) {
 }
 
 /// Rounds of a thread: until the others are done, but a few at least.
-fn rounds(done: &AtomicBool) -> impl Iterator<Item = u64> {
+pub fn rounds(done: &AtomicBool) -> impl Iterator<Item = u64> {
     (0..).take_while(|&round| round < 100 || !done.load(Relaxed))
 }
 

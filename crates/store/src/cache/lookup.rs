@@ -112,8 +112,8 @@ impl Cache {
             let item = unsafe { ItemRef::of_link(link) };
             let layout = item.layout();
             memory.keys += layout.key_len;
-            memory.values += layout.value_len();
-            memory.item_headers += layout.size() - layout.key_len - layout.value_len();
+            memory.values += layout.value_len;
+            memory.item_headers += layout.size() - layout.key_len - layout.value_len;
             memory.alignment += item.footprint() - layout.size();
         })
     }

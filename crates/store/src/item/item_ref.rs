@@ -2,7 +2,7 @@
 
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Numbers};
-use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
+use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, STATUS, link_at, status_at};
 use crate::item::status::{AtomicStatus, Marks, Status};
 use crate::item::unlinked::ItemInit;
 use crate::memory::allocator::ItemAllocator;
@@ -36,11 +36,10 @@ impl<'a> ItemRef<'a> {
         // Computed without a branch: -1 if the status is first, otherwise 0.
         let mask = -isize::from(is_status_first);
         const LINK: isize = size_of::<CompactLink>().cast_signed();
-        const STATUS: isize = size_of::<AtomicStatus>().cast_signed();
         // SAFETY: both places are in the item. It begins with the status if that is first, and
         // otherwise with the link, which the status follows.
         unsafe {
-            let address = link.cast::<u8>().offset(mask * STATUS);
+            let address = link.cast::<u8>().offset(mask * STATUS.cast_signed());
             ItemRef { address, status: address.offset(LINK + mask * LINK).cast(), lifetime: PhantomData }
         }
     }

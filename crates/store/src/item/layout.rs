@@ -32,9 +32,8 @@
 //! block is evicted may move: a copy with the same number takes its place in the table, and readers
 //! are done with the old one before its memory is used again.
 
-use crate::item::reserved::ItemShape;
-use crate::item::status::AtomicStatus;
 use crate::memory::block::{self, ITEM_ALIGN};
+use crate::memory::block_ref::LARGE_VALUE;
 use relativist::raw::CompactLink;
 use std::ptr::NonNull;
 
@@ -46,9 +45,12 @@ pub const ITEM_OVERHEAD: usize = HEADER + 2 * size_of::<u8>();
 
 /// The bytes of link and status. The expiry, if there is one, follows them, because its place must
 /// be aligned.
-pub(crate) const HEADER: usize = size_of::<CompactLink>() + size_of::<AtomicStatus>();
+pub(crate) const HEADER: usize = size_of::<CompactLink>() + STATUS;
 
-const _: () = assert!(align_of::<CompactLink>() == 2 * ITEM_ALIGN && size_of::<AtomicStatus>() == ITEM_ALIGN);
+/// The bytes of the [status](crate::item::status).
+pub(crate) const STATUS: usize = size_of::<u32>();
+
+const _: () = assert!(align_of::<CompactLink>() == 2 * ITEM_ALIGN && STATUS == ITEM_ALIGN);
 const _: () = assert!(HEADER.is_multiple_of(size_of::<u32>()));
 // Otherwise two items would have the same number.
 const _: () = assert!(block::footprint(ITEM_OVERHEAD + 1) >= block::NUMBER_UNIT);
@@ -78,6 +80,26 @@ pub(crate) const NUMBER: usize = 7;
 /// The bytes of a CAS value after the value.
 pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 
+/// The properties of an item that must be known before its value is received.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ItemShape {
+    /// The length of the key in bytes.
+    pub key_len: usize,
+    /// The length of the value in bytes.
+    pub value_len: usize,
+    /// Whether the item has client flags other than 0.
+    pub has_flags: bool,
+    /// Whether the client sets the CAS value.
+    pub has_cas: bool,
+}
+
+impl ItemShape {
+    /// Whether the value is large enough to be received in place.
+    pub fn is_large(&self) -> bool {
+        self.value_len >= LARGE_VALUE
+    }
+}
+
 /// The parts of an item.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Layout {
@@ -96,10 +118,6 @@ impl Layout {
         let (has_expiry, is_extended) = (has_expiry || shape.is_large(), has_cas || value_len >> SHORT > 0);
         let options = Options { has_expiry, is_extended, has_flags, has_number: false };
         Layout { options, has_cas, key_len, value_len }
-    }
-
-    pub(crate) fn value_len(&self) -> usize {
-        self.value_len
     }
 
     /// The offset of the value in the item.

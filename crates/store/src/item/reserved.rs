@@ -2,30 +2,10 @@
 
 use crate::item::layout::Layout;
 use crate::memory::allocator::ItemAllocator;
-use crate::memory::block_ref::{BlockRef, LARGE_VALUE};
+use crate::memory::block_ref::BlockRef;
 use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
 use std::ptr::NonNull;
-
-/// The properties of an item that must be known before its value is received.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ItemShape {
-    /// The length of the key in bytes.
-    pub key_len: usize,
-    /// The length of the value in bytes.
-    pub value_len: usize,
-    /// Whether the item has client flags other than 0.
-    pub has_flags: bool,
-    /// Whether the client sets the CAS value.
-    pub has_cas: bool,
-}
-
-impl ItemShape {
-    /// Whether the value is large enough to be received in place.
-    pub fn is_large(&self) -> bool {
-        self.value_len >= LARGE_VALUE
-    }
-}
 
 /// A value that is being received into memory of the cache.
 /// [`Value::Reserved`](crate::Value::Reserved) stores it; otherwise the memory is returned on drop.
@@ -86,7 +66,7 @@ impl ReservedValue {
 
     /// The number of missing bytes.
     pub fn missing(&self) -> usize {
-        self.layout.value_len() - self.received
+        self.layout.value_len - self.received
     }
 
     /// Whether no bytes are missing.
@@ -108,6 +88,6 @@ impl ReservedValue {
 
 impl Debug for ReservedValue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "ReservedValue({} of {} bytes)", self.received, self.layout.value_len())
+        write!(f, "ReservedValue({} of {} bytes)", self.received, self.layout.value_len)
     }
 }

@@ -3,9 +3,9 @@
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::{HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at};
+use crate::item::layout::{HAS_CAS, HEADER, ItemShape, Layout, NUMBER, SHORT, link_at};
 use crate::item::new::{New, Value};
-use crate::item::reserved::{ItemShape, ReservedValue};
+use crate::item::reserved::ReservedValue;
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
 use relativist::raw::{CompactLink, Hash};

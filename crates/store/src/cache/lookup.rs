@@ -8,7 +8,6 @@ use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::key::{HashedKey, is_equal};
 use crate::item::status::Status;
-use crate::item::value_ref::ValueSource;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
 use relativist::raw::{CompactLink, Hash};
@@ -99,7 +98,7 @@ impl Cache {
             // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
             let item = unsafe { ItemRef::of_link(link) };
             if self.store.state(item, now) == Lookup::Hit {
-                visit(item.hit(now));
+                visit(Hit::of(item, now));
             }
         })
     }
@@ -121,7 +120,7 @@ impl Cache {
     /// The hit for `item` at `now`, with its memory, so that its value can be pinned.
     #[inline(always)]
     pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
-        Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit(now) }
+        Hit { pinned: Some(self.store.allocator.pinned()), ..Hit::of(item, now) }
     }
 
     /// Records an access of `item`, and returns the hit as it was before. None if the record would
@@ -146,8 +145,7 @@ impl Cache {
 
     #[inline(always)]
     fn show_with<'a>(&'a self, item: ItemRef<'a>, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
-        let source = Some(ValueSource::new(item, self.store.allocator.pinned()));
-        Hit { source, ..item.hit_with(status, expiry, now) }
+        Hit { pinned: Some(self.store.allocator.pinned()), ..Hit::with(item, status, expiry, now) }
     }
 
     /// The item under `key`, even if it has expired or was flushed, and its status.

@@ -6,11 +6,11 @@ use crate::cache::lookup::has_key;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
+use crate::item::large_value::ReservedValue;
 use crate::item::layout::{ItemShape, Layout};
-use crate::item::new::{New, Value};
-use crate::item::reserved::ReservedValue;
+use crate::item::new::{ItemInit, New, Value};
 use crate::item::status::Status;
-use crate::item::unlinked::{ItemInit, UnlinkedItem};
+use crate::item::unlinked::UnlinkedItem;
 use crate::memory::allocator::{AllocContext, OutOfMemory};
 use crate::sizing::Kind;
 use relativist::raw::Entry;
@@ -70,7 +70,7 @@ impl Cache {
                     return (Step::Retry, None);
                 }
                 let (now, permit) = (moment.now, permit.take().expect("it is called only here, and then this ends"));
-                let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
+                let (is_permitted, result) = permit(Present { item: item.map(|item| Hit::of(item, now)), lookup, now });
                 let kind = is_permitted.then_some(Kind::Store { replaces: item.is_some() });
                 (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, Some((kind, result)))
             });
@@ -133,7 +133,7 @@ impl Cache {
         let (mut before, mut kind) = (None, None);
         let (outcome, item, now) = self.change(key, &guard, |item, lookup, moment| {
             let now = moment.now;
-            let hit = item.map(|item| item.hit(now));
+            let hit = item.map(|item| Hit::of(item, now));
             let (change, result) = decide(Present { item: hit, lookup, now });
             kind = kind_of(&change, item.is_some());
             match self.step(key, change, item, moment) {
@@ -227,10 +227,8 @@ impl Cache {
                             Some(item) => unlinked.inherit(item),
                             None => self.store.count_reclaimed(item, state, guard),
                         }
-                        let linking = unlinked.begin_link(guard);
                         // SAFETY: as for `insert` above.
-                        unsafe { entry.replace(linking.link()) };
-                        Some(linking.finish())
+                        Some(unlinked.link(guard, |link| _ = unsafe { entry.replace(link) }))
                     }
                 };
                 // SAFETY: unlinked just now, within the section of `guard`.

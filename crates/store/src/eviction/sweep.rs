@@ -27,7 +27,7 @@ use crate::eviction::item_store::ItemStore;
 use crate::eviction::reclaim::ReclaimStep;
 use crate::eviction::schedule::Schedule;
 use crate::expiry::Expiry;
-use crate::item::hit::Lookup;
+use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::{ItemRef, items_of};
 use crate::item::status::Marks;
 use crate::item::status::VISIT_INTERVAL;
@@ -238,7 +238,7 @@ impl Sweep<'_> {
     /// holds the block.
     fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
         let Sweep { store, purpose, now, counts, .. } = self;
-        let hit = item.hit(*now);
+        let hit = Hit::of(item, *now);
         let is_unfetched = u64::from(!hit.marks.has(Marks::FETCHED));
         if state != Lookup::Hit {
             *if *purpose == Purpose::Expire { &mut counts.crawler_reclaimed } else { &mut counts.reclaimed } += 1;

@@ -1,4 +1,4 @@
-//! Items: the table's link, a header, the key and the value, in one piece of a block's memory.
+//! The layout of an item: the table's link, a header, the key and the value, in one piece.
 //!
 //! ```text
 //! 0                 12         12 or 16    13 or 17
@@ -25,12 +25,6 @@
 //! with the same number. Two kinds of items have the field from the beginning, so that such a
 //! command neither copies much nor needs memory that there is not: those with large values, and all
 //! items of a cache that may not evict others.
-//!
-//! An item is written while it is an [`UnlinkedItem`](crate::item::unlinked), owned by one thread.
-//! Once in the table it is shared and does not change, except for its expiry and status, which are
-//! atomic. Readers copy values without a lock, so a new value is always a new item. An item whose
-//! block is evicted may move: a copy with the same number takes its place in the table, and readers
-//! are done with the old one before its memory is used again.
 
 use crate::memory::block::{self, ITEM_ALIGN};
 use crate::memory::block_ref::LARGE_VALUE;

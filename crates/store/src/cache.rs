@@ -45,7 +45,7 @@ use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::key::HashedKey;
 use crate::item::new::New;
-use crate::memory::allocator::OutOfMemory;
+use crate::memory::request::OutOfMemory;
 use crate::policy::EvictFor;
 use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};

@@ -95,8 +95,8 @@ pub use item::large_value::{ReservedValue, ValueRef};
 pub use item::layout::{ITEM_OVERHEAD, ItemShape, MAX_KEY};
 pub use item::new::{New, Value};
 pub use item::status::Marks;
-pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
+pub use memory::request::OutOfMemory;
 pub use relativist::Stats as TableStats;
 #[doc(inline)]
 pub use relativist::eviction as policy;

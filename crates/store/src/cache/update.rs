@@ -11,7 +11,7 @@ use crate::item::layout::{ItemShape, Layout};
 use crate::item::new::{ItemInit, New, Value};
 use crate::item::status::Status;
 use crate::item::unlinked::UnlinkedItem;
-use crate::memory::allocator::{AllocContext, OutOfMemory};
+use crate::memory::request::{AllocContext, OutOfMemory};
 use crate::sizing::Kind;
 use relativist::raw::Entry;
 use relativist_rcu::Guard;

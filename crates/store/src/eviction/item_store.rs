@@ -4,13 +4,15 @@
 use crate::clock::Clock;
 use crate::eviction::flush::Flush;
 use crate::eviction::observer::EvictionObserver;
+use crate::eviction::reclaim::TableMemory;
 use crate::eviction::store_times::StoreTimes;
 use crate::expiry::Expiry;
 use crate::item::hit::Lookup;
 use crate::item::item_ref::{ItemRef, dispose};
 use crate::item::status::Marks;
 use crate::item::unlinked::UnlinkedItem;
-use crate::memory::allocator::{ItemAllocator, OutOfMemory, TableMemory};
+use crate::memory::allocator::ItemAllocator;
+use crate::memory::request::OutOfMemory;
 use relativist::raw::{CompactLink, Table};
 use relativist::{Policy, Resizing};
 use relativist_rcu::Guard;

@@ -24,8 +24,8 @@
 //! block. If the allocator is gone before the last unpin, that unpin returns the memory to the
 //! system.
 
+use crate::memory::address_space::SLOT;
 use crate::memory::arena;
-use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER, UnpinOutcome};
 use crossbeam_utils::CachePadded;
 use std::fmt::{self, Debug, Formatter};

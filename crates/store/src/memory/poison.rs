@@ -46,7 +46,8 @@ mod tests {
     use crate::clock::Clock;
     use crate::item::hit::Lookup;
     use crate::item::layout::ItemShape;
-    use crate::memory::allocator::{AllocContext, ItemAllocator};
+    use crate::memory::allocator::ItemAllocator;
+    use crate::memory::request::AllocContext;
     use std::ffi::c_int;
     use std::sync::Arc;
 

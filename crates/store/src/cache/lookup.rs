@@ -2,7 +2,7 @@
 
 use crate::MAX_BATCH_KEYS;
 use crate::cache::Cache;
-use crate::cache::update::Step;
+use crate::cache::change::Step;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
@@ -20,8 +20,19 @@ use std::ptr::NonNull;
 const SCANNED_AT_ONCE: usize = 64;
 
 impl Cache {
+    /// Looks up `key`. If there is an item, passes it to `visit`, in the state before this access.
+    /// The item then counts as fetched.
+    pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let lookup = self.look_up(key, visit);
+        #[cfg(feature = "test-hooks")]
+        self.hooks.iter().for_each(|hooks| hooks.after_get(self, key));
+        lookup
+    }
+
     #[inline(always)]
-    pub(crate) fn get_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+    fn look_up(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
@@ -37,12 +48,13 @@ impl Cache {
         self.get_locked(key.bytes, key.hash, &guard, visit)
     }
 
-    #[inline(always)]
-    pub(crate) fn get_many_inner(
-        &self,
-        keys: &[&[u8]],
-        mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool,
-    ) -> usize {
+    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
+    /// each with the key's index and the item, or the reason why there is none. Ends when `visit`
+    /// returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys. Returns the number
+    /// of keys looked up.
+    pub fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let keys = &keys[..keys.len().min(MAX_BATCH_KEYS)];
         let mut guard = relativist_rcu::read();
@@ -76,8 +88,17 @@ impl Cache {
         keys.len()
     }
 
-    #[inline(always)]
-    pub(crate) fn peek_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+    /// Prefetches the memory that commands on these keys will read, for at most
+    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys, so that their cache misses overlap. Changes
+    /// nothing, and takes no lock.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.prefetch_keys(keys, &relativist_rcu::read());
+    }
+
+    /// Looks up `key`. If there is an item, passes it to `visit`. Does not count as an access.
+    pub fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
@@ -91,7 +112,12 @@ impl Cache {
         state
     }
 
-    pub(crate) fn scan_inner(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+    /// Passes some items to `visit`, and returns the cursor to continue from; none when all items
+    /// were passed. Begin with cursor 0. An item that exists from the first call to the last is
+    /// passed once.
+    pub fn scan(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
@@ -220,11 +246,4 @@ impl Cache {
     pub(crate) fn remove_absent(&self, key: HashedKey<'_>, guard: &Guard) {
         self.change(key, guard, |_, _, _| (Step::Keep, ()));
     }
-}
-
-/// Whether a link that the table shows belongs to the item with this key.
-pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<CompactLink>) -> bool {
-    // SAFETY: the table holds links of items only, and shows those that the caller's read section
-    // protects.
-    move |link| is_equal(unsafe { ItemRef::of_link(link) }.key(), key)
 }

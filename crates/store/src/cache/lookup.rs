@@ -50,8 +50,7 @@ impl Cache {
 
     /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
     /// each with the key's index and the item, or the reason why there is none. Ends when `visit`
-    /// returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys. Returns the number
-    /// of keys looked up.
+    /// returns false, or after [`MAX_BATCH_KEYS`] keys. Returns the number of keys looked up.
     pub fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
         #[cfg(feature = "global-lock")]
         let _locked = self.take_global_lock();
@@ -88,9 +87,8 @@ impl Cache {
         keys.len()
     }
 
-    /// Prefetches the memory that commands on these keys will read, for at most
-    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys, so that their cache misses overlap. Changes
-    /// nothing, and takes no lock.
+    /// Prefetches the memory that commands on these keys will read, for at most [`MAX_BATCH_KEYS`]
+    /// keys, so that their cache misses overlap. Changes nothing, and takes no lock.
     pub fn prefetch(&self, keys: &[&[u8]]) {
         self.prefetch_keys(keys, &relativist_rcu::read());
     }

@@ -89,7 +89,7 @@ pub struct ItemShape {
 
 impl ItemShape {
     /// Whether the value is large enough to be received in place.
-    pub fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         self.value_len >= LARGE_VALUE
     }
 }

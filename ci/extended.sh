@@ -31,5 +31,4 @@ step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test 
 step env RELATIVIST_HOT_KEY_WINDOWS=100 cargo test --release --locked --package relativistd --lib the_top_of_a_fast_load_is_right
 step "$target/release/relativist-check" --exec "$target/release/relativistd -m 64"
 step "$target/release/relativist-check" --exec "$target/release/relativistd -m 64" --hand-over 5 --seconds 600
-step "$target/release/relativist-check" --exec "$target/release/relativistd -m 64 --engine global-lock" --hand-over 5 --seconds 600
 [ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"

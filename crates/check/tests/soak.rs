@@ -52,7 +52,7 @@ fn an_interrupted_soak_with_successors_reports_what_it_has_done() {
     let server = script(folder.path(), "");
     // The code of this program takes most of the memory that soak allows for other things than
     // items. So the limit is one that the items do not reach.
-    for options in ["--unix --exec 'SERVER -m 64 -I 100k'", "--exec 'SERVER -m 64 -I 100k --engine global-lock'"] {
+    for options in ["--unix --exec 'SERVER -m 64 -I 100k'", "--exec 'SERVER -m 64 -I 100k'"] {
         let options = options.replace("SERVER", &server);
         let mut run = begin(&format!("{options} --hand-over 0.2 --clients 4 --keys 300 --seconds 300"));
         let mut successors = BTreeSet::new();

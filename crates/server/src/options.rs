@@ -46,11 +46,12 @@ const MIN_BUFFER_BYTES: usize = 64 * MEBIBYTE;
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
 /// A storage engine.
+#[cfg(feature = "global-lock")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum EngineKind {
     /// Lookups take no lock
     Relativistic,
-    /// One mutex around the whole engine, for comparison
+    /// One mutex around the whole engine
     GlobalLock,
 }
 
@@ -113,10 +114,6 @@ pub struct Options {
     /// Refuse new items when memory is full, instead of evicting old ones
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
-
-    /// Storage engine
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic)]
-    pub engine: EngineKind,
 
     /// How workers read and write sockets
     #[arg(long, value_name = "IO", value_enum, default_value_t = IoKind::Auto)]
@@ -276,6 +273,11 @@ pub struct Options {
     /// Enable the command `debugtime`, by which tests move the clock, and start CAS values at 1
     #[arg(long, hide = true)]
     pub debug_time: bool,
+
+    /// Storage engine, for comparisons
+    #[cfg(feature = "global-lock")]
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic, hide = true)]
+    pub engine: EngineKind,
 
     /// Whether the process runs only this server, so that it may enter the sandbox
     /// ([`Extended::drop_privileges`]). The program sets this. A process with other tasks, such as

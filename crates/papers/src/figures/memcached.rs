@@ -35,6 +35,10 @@ const CLIENTS: u16 = 4;
 /// The maximum number of runs in which tables are measured while they grow.
 const MAX_RUNS_OF_GROWTH: usize = 3;
 
+/// The option of a relativistd with one lock around all commands. It takes the feature
+/// `global-lock`.
+const GLOBAL_LOCK: [&str; 2] = ["--engine", "global-lock"];
+
 /// Options of figure 8.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
@@ -42,7 +46,7 @@ pub struct Options {
     #[arg(long, value_name = "COMMAND", num_args = 0..=1, require_equals = true, default_missing_value = "memcached -u root")]
     memcached: Option<ServerCommand>,
 
-    /// The relativistd command for figure 8
+    /// The relativistd command for figure 8, built with --features global-lock
     #[arg(long, value_name = "COMMAND", default_value = "relativistd")]
     relativistd: ServerCommand,
 
@@ -159,7 +163,9 @@ impl Options {
     /// Starts and ends the servers, if they will be needed, so that a server that does not start is
     /// reported now and not after hours.
     pub fn try_servers(&self) -> Result<()> {
-        let mut servers = self.memcached.iter().flat_map(|memcached| [&self.relativistd, memcached]);
+        let Some(memcached) = &self.memcached else { return Ok(()) };
+        let global_lock = self.relativistd.with(&GLOBAL_LOCK);
+        let mut servers = [&self.relativistd, &global_lock, memcached].into_iter();
         servers.try_for_each(|command| Server::start(command, false, &Cores::default()).map(drop))
     }
 
@@ -202,7 +208,7 @@ impl Options {
         let options = ["-t", &threads, "-m", "1024"];
         let command = match step.engine {
             Engine::Relativistic => self.relativistd.with(&options),
-            Engine::GlobalLock => self.relativistd.with(&options).with(&["--engine", "global-lock"]),
+            Engine::GlobalLock => self.relativistd.with(&options).with(&GLOBAL_LOCK),
             Engine::Memcached => memcached.with(&options),
         };
         let measured = Duration::from_secs_f64(parameters.seconds);

@@ -241,6 +241,7 @@ mod tests {
     fn value_of(name: &str) -> &'static str {
         match name {
             "hot-keys" => "=off",
+            #[cfg(feature = "global-lock")]
             "engine" => "=global-lock",
             "io" => "=epoll",
             "log-format" => "=json",

@@ -54,10 +54,6 @@ impl Ours {
         Ok(ours)
     }
 
-    pub fn with_global_lock(self) -> Self {
-        Self(self.0.with_global_lock())
-    }
-
     pub fn without_eviction(self) -> Self {
         Self(self.0.without_eviction())
     }
@@ -177,7 +173,6 @@ mod tests {
     fn all() -> Vec<Box<dyn Engine>> {
         vec![
             Box::new(Ours::new(PLAN).unwrap()),
-            Box::new(Ours::new(PLAN).unwrap().with_global_lock()),
             #[cfg(feature = "segcache")]
             Box::new(Segcache::new(PLAN, Segcache::MERGE).unwrap()),
             #[cfg(feature = "segcache")]

@@ -23,8 +23,7 @@ use speed::{Refusals, Setting, Workload};
 /// Compare the cache of relativistd with other caches, in one process
 ///
 /// Measures the time per operation, and how many items fit. Items have keys of 10 bytes. Lookups
-/// copy the value. "with a global lock" is the same cache, in which only one thread at a time runs
-/// a command.
+/// copy the value.
 ///
 /// Segcache (Pelikan's crate) takes part in builds with --features segcache. Its table has a fixed
 /// size, a power of two: items are counted with the one with which the most fit.
@@ -61,7 +60,6 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Candidate {
     Ours,
-    GlobalLock,
     #[cfg(feature = "segcache")]
     Segcache,
 }
@@ -69,7 +67,6 @@ enum Candidate {
 impl Candidate {
     const ALL: &[Self] = &[
         Self::Ours,
-        Self::GlobalLock,
         #[cfg(feature = "segcache")]
         Self::Segcache,
     ];
@@ -77,7 +74,6 @@ impl Candidate {
     fn name(self) -> &'static str {
         match self {
             Self::Ours => "relativist-store",
-            Self::GlobalLock => "relativist-store with a global lock",
             #[cfg(feature = "segcache")]
             Self::Segcache => "segcache",
         }
@@ -86,7 +82,6 @@ impl Candidate {
     fn make(self, plan: Plan) -> Result<Box<dyn Engine>> {
         Ok(match self {
             Self::Ours => Box::new(Ours::new(plan)?),
-            Self::GlobalLock => Box::new(Ours::new(plan)?.with_global_lock()),
             #[cfg(feature = "segcache")]
             Self::Segcache => Box::new(Segcache::new(plan, Segcache::MERGE)?),
         })
@@ -102,7 +97,6 @@ impl Candidate {
                 let power = Segcache::power(plan) - 1 + table;
                 Some(Box::new(Segcache::with_power(plan, SegcachePolicy::None, power)?))
             }
-            // With a global lock, the cache has the same layout.
             _ => None,
         })
     }

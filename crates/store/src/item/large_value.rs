@@ -1,29 +1,53 @@
-//! Reserved memory, into which large values are received without a copy.
+//! Large values, which connections send and receive without a copy (see
+//! [`crate::memory::block_ref`]).
 
+use crate::item::item_ref::ItemRef;
 use crate::item::layout::Layout;
 use crate::memory::allocator::ItemAllocator;
-use crate::memory::block_ref::{BlockRef, LARGE_VALUE};
+use crate::memory::block_ref::{BlockRef, PinnedBlocks};
 use std::cell::Cell;
 use std::fmt::{self, Debug, Formatter};
+use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-/// The properties of an item that must be known before its value is received.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct ItemShape {
-    /// The length of the key in bytes.
-    pub key_len: usize,
-    /// The length of the value in bytes.
-    pub value_len: usize,
-    /// Whether the item has client flags other than 0.
-    pub has_flags: bool,
-    /// Whether the client sets the CAS value.
-    pub has_cas: bool,
+/// A pinned value, which outlives the command that found it. Neither its bytes nor its address
+/// change, even if the item is replaced or removed. Its memory counts as the cache's until this is
+/// dropped, on any thread.
+pub struct ValueRef {
+    value: NonNull<[u8]>,
+    _block_ref: BlockRef,
 }
 
-impl ItemShape {
-    /// Whether the value is large enough to be received in place.
-    pub fn is_large(&self) -> bool {
-        self.value_len >= LARGE_VALUE
+// SAFETY: the bytes are not written while they are pinned, so all threads may read them; a pin may
+// end on any thread.
+unsafe impl Send for ValueRef {}
+// SAFETY: as above.
+unsafe impl Sync for ValueRef {}
+
+impl ValueRef {
+    /// See [`Hit::pin`](crate::Hit::pin).
+    #[cold]
+    pub(crate) fn pin(item: ItemRef<'_>, pinned: &Arc<PinnedBlocks>) -> Option<ValueRef> {
+        let value = NonNull::from(item.value());
+        // SAFETY: the item stays allocated while this borrows it.
+        unsafe { BlockRef::pin(item.block(), pinned) }.map(|_block_ref| ValueRef { value, _block_ref })
+    }
+}
+
+impl Deref for ValueRef {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the value of an item that was linked, so it is initialised and does not change;
+        // the pin keeps its memory.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl Debug for ValueRef {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "ValueRef({} bytes)", self.len())
     }
 }
 
@@ -86,7 +110,7 @@ impl ReservedValue {
 
     /// The number of missing bytes.
     pub fn missing(&self) -> usize {
-        self.layout.value_len() - self.received
+        self.layout.value_len - self.received
     }
 
     /// Whether no bytes are missing.
@@ -108,6 +132,6 @@ impl ReservedValue {
 
 impl Debug for ReservedValue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "ReservedValue({} of {} bytes)", self.received, self.layout.value_len())
+        write!(f, "ReservedValue({} of {} bytes)", self.received, self.layout.value_len)
     }
 }

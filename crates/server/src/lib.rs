@@ -31,6 +31,7 @@
 #[cfg(test)]
 use relativist_testing as _;
 
+mod admin;
 #[cfg(test)]
 #[allow(dead_code, reason = "whole servers need more of it")]
 #[path = "../tests/support/certificates.rs"]

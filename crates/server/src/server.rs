@@ -14,13 +14,13 @@
 mod background;
 mod sockets;
 
+use crate::admin::{Admin, AdminHandle};
 use crate::error::StartError;
 use crate::execute::{SessionRegistry, SharedState, Tenants, Tuning};
 use crate::handover::{Gate, HandOver, Passed, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
-use crate::observability::admin::{Admin, AdminHandle};
 use crate::observability::log::{Level, Log, notice};
 use crate::options::{CommandLine, Options};
 use crate::process::{daemon, memory, resources};

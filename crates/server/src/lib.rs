@@ -54,4 +54,4 @@ pub use error::StartError;
 pub use net::Stopper;
 pub use options::{CommandLine, Options};
 pub use reload::Reloader;
-pub use server::{Ended, Saver, Server};
+pub use server::{Ended, Saver, Server, signals};

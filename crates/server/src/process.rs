@@ -1,9 +1,8 @@
-//! The process and the system that it runs on: background, signals, systemd, resource limits and
-//! memory allocator.
+//! The process and the system that it runs on: background, systemd, resource limits and memory
+//! allocator.
 
 pub mod allocator;
 pub mod daemon;
 pub(crate) mod memory;
 pub(crate) mod resources;
-pub mod signals;
 pub mod systemd;

@@ -12,6 +12,7 @@
 //! 4. [`Server`]: its ports listen.
 
 mod background;
+pub mod signals;
 mod sockets;
 
 use crate::admin::{Admin, AdminHandle};

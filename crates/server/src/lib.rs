@@ -51,7 +51,7 @@ mod snapshot;
 mod tenants;
 
 pub use error::StartError;
-pub use net::Stopper;
 pub use options::{CommandLine, Options};
+pub use process::stopper::Stopper;
 pub use reload::Reloader;
 pub use server::{Ended, Saver, Server, signals};

@@ -2,8 +2,8 @@
 
 use super::Saver;
 use crate::error::StartError;
-use crate::net::Stopper;
 use crate::observability::log;
+use crate::process::stopper::Stopper;
 use crate::reload::Reloader;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;

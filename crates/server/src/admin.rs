@@ -19,10 +19,10 @@ mod report;
 mod tenants;
 
 use crate::execute::SharedState;
-use crate::handover::Inherited;
 use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::observability::hot_keys;
 use crate::observability::log::{Level, Log};
+use crate::process::inherited::Inherited;
 use crate::process::stopper::Stopper;
 use history::{History, Moment};
 use http::{Request, Response};

@@ -30,7 +30,6 @@ pub mod trace;
 mod tuning;
 mod watch;
 
-use crate::handover::Gate;
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::observability::hot_keys;
@@ -38,6 +37,7 @@ use crate::observability::latency::{Kind, Latencies};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::{Counters, Totals};
 use crate::options::{Options, PROTOCOL_VERSION};
+use crate::process::gate::Gate;
 use crate::reload::LiveOptions;
 use crate::security::auth::Users;
 use crate::security::tls::Tls;

@@ -1,9 +1,10 @@
 //! The side of the server that hands over.
 
-use super::wire::{Passed, SHORT_PATIENCE, TICK, Wire};
+use super::wire::{SHORT_PATIENCE, TICK, Wire};
 use super::{BEGIN, GO, LOADED};
 use crate::execute::SharedState;
 use crate::observability::log::{self, Level};
+use crate::process::inherited::Passed;
 use crate::process::stopper::Stopper;
 use crate::snapshot;
 use mio::net::UnixListener;

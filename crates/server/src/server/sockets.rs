@@ -2,10 +2,10 @@
 
 use crate::admin::Admin;
 use crate::error::StartError;
-use crate::handover::{Inherited, Passed};
 use crate::net::{Bound, Listener, adopt, bind_clients, bind_tcp, bind_udp, bind_unix, discard_waiting};
 use crate::observability::log::{Level, Log};
 use crate::options::{Address, Options};
+use crate::process::inherited::{Inherited, Passed};
 use crate::process::systemd;
 use mio::net::UdpSocket;
 use socket2::Socket;

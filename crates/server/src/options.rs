@@ -10,6 +10,7 @@ mod command_line;
 mod config;
 mod extended;
 mod generate;
+mod live;
 mod memory;
 mod ssl;
 
@@ -18,6 +19,7 @@ pub use command_line::CommandLine;
 pub(crate) use command_line::problem;
 pub use extended::{Extended, Ignored};
 pub use generate::Generated;
+pub use live::LiveOptions;
 pub(crate) use memory::MAX_MEBIBYTES;
 pub use memory::MemoryLimit;
 pub use ssl::{ClientCertificate, Security, Ssl};

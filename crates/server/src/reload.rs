@@ -14,27 +14,7 @@ use crate::options::{CommandLine, Options, problem};
 use crate::process::resources;
 use crate::security::auth::Users;
 use crate::tenants::Plan;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-/// The options in force: those of the start, with the changes of reloads since.
-#[derive(Debug)]
-pub struct LiveOptions(RwLock<Arc<Options>>);
-
-impl LiveOptions {
-    /// The options of the start.
-    pub fn new(options: Options) -> LiveOptions {
-        LiveOptions(RwLock::new(Arc::new(options)))
-    }
-
-    /// The options in force. This takes a lock, so it is not for every request.
-    pub fn get(&self) -> Arc<Options> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn set(&self, options: Options) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
-    }
-}
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reloads the options of a server.
 pub struct Reloader {

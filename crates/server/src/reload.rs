@@ -110,7 +110,7 @@ fn apply(shared: &SharedState, before: &Options, after: Options) {
         shared.log.set_verbosity(after.verbose);
     }
     if after.conn_limit > before.conn_limit {
-        resources::allow_connections(&after, &shared.log);
+        resources::allow_connections(after.conn_limit, after.threads, &shared.log);
     }
     shared.connection_limit.set_limit(after.conn_limit as usize);
     shared.buffer_limit.set_limit(after.buffer_bytes());

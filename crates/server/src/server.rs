@@ -154,19 +154,26 @@ impl<'o> Privileged<'o> {
         options.memory_limit.explanation().iter().for_each(|line| notice(line));
         // A file of options that is read again may have `auto`.
         memory::lowest_bound();
-        resources::allow_connections(options, &log);
+        resources::allow_connections(options.conn_limit, options.threads, &log);
         // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;
         let (predecessor, inherited) = Predecessor::meet(options)?;
         let sockets = Sockets::bind(options, inherited, &log)?;
-        resources::raise_limits(options)?;
+        if options.enable_coredumps {
+            resources::allow_core_files()?;
+        }
+        if options.lock_memory {
+            resources::raise_lock_limit();
+        }
         Ok(Privileged { options, log, tls, sockets, predecessor })
     }
 
     fn drop_privileges(self) -> Result<Unprivileged<'o>, StartError> {
         let Privileged { options, log, tls, mut sockets, predecessor } = self;
         privileges::drop_privileges(options, &log)?;
-        resources::lock_memory(options, &log);
+        if options.lock_memory {
+            resources::lock_memory(&log);
+        }
         sockets.bind_paths(options)?;
         if sockets.listeners.is_empty() && sockets.udp.is_empty() {
             log.write(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
@@ -179,7 +186,10 @@ impl<'o> Privileged<'o> {
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         let plan = plan(options, users.as_ref())?;
         if options.owns_process {
-            daemon::leave_folder(options, &log);
+            // With `-r` a daemon stays in its folder, because core files are written there.
+            if options.daemon && !options.enable_coredumps {
+                daemon::leave_folder(&log);
+            }
             // Must come before other threads start, because these would not be confined.
             let certificates = tls.iter().flat_map(|_| options.extended.ssl.files());
             let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());

@@ -3,6 +3,7 @@
 
 pub mod allocator;
 pub mod daemon;
+pub(crate) mod files;
 pub(crate) mod gate;
 pub(crate) mod inherited;
 pub(crate) mod memory;

@@ -24,6 +24,7 @@ use crate::limits::connections::ConnectionLimit;
 use crate::net::{Acceptor, Io, Listener, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::log::{Level, Log, notice};
 use crate::options::{CommandLine, LiveOptions, Options};
+use crate::process::files::folder;
 use crate::process::gate::Gate;
 use crate::process::inherited::Passed;
 use crate::process::stopper::Stopper;
@@ -34,7 +35,7 @@ use crate::security::privileges;
 use crate::security::sandbox;
 use crate::security::tls::Tls;
 use crate::snapshot::record::{SnapshotRecord, Written};
-use crate::snapshot::{Occasion, Restored, Snapshot, folder};
+use crate::snapshot::{Occasion, Restored, Snapshot};
 use crate::tenants::{Caches, Plan};
 use background::Background;
 use mio::net::UdpSocket;
@@ -193,7 +194,7 @@ impl<'o> Privileged<'o> {
             // Must come before other threads start, because these would not be confined.
             let certificates = tls.iter().flat_map(|_| options.extended.ssl.files());
             let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());
-            sandbox::enter(options, io, files, port_file.as_deref(), &log);
+            sandbox::enter(options, io != Io::Epoll, files, port_file.as_deref(), &log);
         }
         Ok(Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, plan, snapshot, port_file })
     }

@@ -17,10 +17,9 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod files;
 
-use crate::net::Io;
 use crate::observability::log::{Level, Log};
 use crate::options::Options;
-use crate::snapshot::folder;
+use crate::process::files::folder;
 use nix::sys::resource::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -51,13 +50,13 @@ enum Extent {
 type Lack = String;
 
 /// Confines this thread, and those that it starts later, to what a server with these options needs.
-/// The server does its input and output by `io`, reads these `files` again on SIGHUP, and writes
-/// its ports to `port_file`.
+/// The server reads these `files` again on SIGHUP, and writes its ports to `port_file`. It needs
+/// the system calls of io_uring if it `uses_uring`.
 ///
 /// Restrictions that the kernel does not support are left out, and the log reports them.
 pub(crate) fn enter<'f>(
     options: &Options,
-    io: Io,
+    uses_uring: bool,
     files: impl IntoIterator<Item = &'f Path>,
     port_file: Option<&Path>,
     log: &Log,
@@ -90,7 +89,7 @@ pub(crate) fn enter<'f>(
     }
     report("files, TCP and signals", outcome);
     if wanted == Some(true) {
-        report("system calls", calls::confine(io != Io::Epoll));
+        report("system calls", calls::confine(uses_uring));
     }
 }
 

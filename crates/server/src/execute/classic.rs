@@ -1,7 +1,8 @@
 //! The classic commands.
 
 use super::observe::Stored;
-use super::{Executor, Outcome, Replies, Session, append_reply};
+use super::replies::append_reply;
+use super::{Executor, Fetch, Outcome, Replies, Session};
 use crate::observability::latency::Kind;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
 use relativist_store::{Content, CountError, Direction, Hit, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef};
@@ -12,25 +13,6 @@ pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed
 /// Maximum number of keys fetched before other connections are served. The limit on output is not
 /// enough, because a miss adds no output.
 const FETCHED_AT_ONCE: usize = 1024;
-
-/// What a fetch does with each key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Fetch {
-    /// The new expiry of the items found; none to leave it.
-    exptime: Option<i32>,
-    /// Whether the reply has the CAS value.
-    with_cas: bool,
-}
-
-impl Fetch {
-    pub(super) fn get(with_cas: bool) -> Fetch {
-        Fetch { exptime: None, with_cas }
-    }
-
-    pub(super) fn get_and_touch(exptime: i32, with_cas: bool) -> Fetch {
-        Fetch { exptime: Some(exptime), with_cas }
-    }
-}
 
 impl Executor<'_> {
     /// Continues a paused fetch. `rest` is its command line from the next key on.

@@ -1,13 +1,16 @@
 //! The gate at which the threads wait that execute requests or accept connections, while the items
 //! are handed over.
 
-use super::wire::{Passed, TICK};
+use super::inherited::Passed;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long [`Gate::close`] waits for a thread: longer than any turn takes.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often this wait is interrupted to look whether the server is stopping.
+const TICK: Duration = Duration::from_millis(100);
 
 /// A gate that is usually open.
 #[derive(Default)]
@@ -39,11 +42,11 @@ enum Phase {
 }
 
 /// All threads wait while this exists.
-pub(super) struct Closed<'g>(&'g Gate);
+pub(crate) struct Closed<'g>(&'g Gate);
 
 impl Closed<'_> {
     /// Lets all threads end.
-    pub(super) fn hand_over(self) {
+    pub(crate) fn hand_over(self) {
         self.0.set(Phase::HandedOver);
     }
 }
@@ -86,7 +89,7 @@ impl Gate {
 
     /// Closes the gate, and waits until all threads wait there. None if one of them does not come
     /// in time, or if the server `is_stopping`: then some may not come any more.
-    pub(super) fn close(&self, is_stopping: impl Fn() -> bool) -> Option<Closed<'_>> {
+    pub(crate) fn close(&self, is_stopping: impl Fn() -> bool) -> Option<Closed<'_>> {
         self.set(Phase::Closed);
         // Opens the gate again when this returns nothing. Declared before the lock, to be dropped
         // after it.

@@ -1,6 +1,6 @@
 //! Metrics for sizing: other memory limits, the working set, and the ages of evicted items.
 
-use super::super::Panel;
+use super::super::panel::Panel;
 use super::text::{Kind, Text};
 use relativist_store::Ages;
 use relativist_store::sizing::{FACTORS, Report};

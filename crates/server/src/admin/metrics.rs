@@ -8,7 +8,7 @@ mod sizing;
 mod tenants;
 mod text;
 
-use super::Panel;
+use super::panel::Panel;
 use crate::observability::hot_keys::{self, HotKey, Report};
 use crate::observability::latency::Kind as CommandKind;
 use crate::options::PROTOCOL_VERSION;

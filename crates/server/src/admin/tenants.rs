@@ -1,6 +1,6 @@
 //! What each tenant has and does, for metrics and the status page.
 
-use super::Panel;
+use super::panel::Panel;
 use crate::observability::stats::Totals;
 use relativist_store::{Usage, sizing};
 

@@ -6,7 +6,7 @@
 //! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
 //! Ten times a second the accepting thread also records the size of the table, because resizes are
 //! over in milliseconds. Statistics that need a look at every bucket, or every item, are gathered
-//! piece by piece ([`report::Survey`]), so no request waits for more than one piece.
+//! piece by piece ([`survey::Survey`]), so no request waits for more than one piece.
 //!
 //! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
 //! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
@@ -15,30 +15,29 @@
 mod history;
 mod http;
 mod metrics;
+mod panel;
 mod report;
+mod survey;
 mod tenants;
 
 use crate::execute::SharedState;
-use crate::handover::Inherited;
 use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
-use crate::net::Stopper;
-use crate::observability::hot_keys;
 use crate::observability::log::{Level, Log};
-use history::{History, Moment};
+use crate::process::inherited::Inherited;
+use crate::process::stopper::Stopper;
 use http::{Request, Response};
 use metrics::Format;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
-use relativist_store::{MemoryUse, TableStats, Usage};
-use report::Survey;
+use panel::Panel;
 use socket2::Type;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum number of requests answered at a time.
 const MAX_CLIENTS: usize = 8;
@@ -65,16 +64,6 @@ pub(crate) struct AdminHandle {
     panel: Weak<OnceLock<Panel>>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// The data from which requests are answered.
-struct Panel {
-    shared: Arc<SharedState>,
-    stopper: Stopper,
-    started: Instant,
-    history: Mutex<History>,
-    survey: Mutex<Survey<TableStats>>,
-    memory: Mutex<Survey<MemoryUse>>,
 }
 
 impl Admin {
@@ -115,14 +104,7 @@ impl AdminHandle {
     pub(crate) fn open(&self, shared: &Arc<SharedState>, stopper: Stopper) {
         // Without a panel the thread has failed, and has logged that.
         if let Some(panel) = self.panel.upgrade() {
-            panel.get_or_init(|| Panel {
-                shared: Arc::clone(shared),
-                stopper,
-                started: Instant::now(),
-                history: Mutex::default(),
-                survey: Mutex::default(),
-                memory: Mutex::default(),
-            });
+            panel.get_or_init(|| Panel::new(Arc::clone(shared), stopper));
         }
     }
 }
@@ -196,35 +178,6 @@ fn healthy() -> Response {
 }
 
 impl Panel {
-    /// Records the size of the table, and continues surveys that have begun: every [`TICK`], or
-    /// sooner.
-    fn tick(&self) {
-        self.note_size();
-        let (mut buckets, cache) = (lock(&self.survey), &self.shared.common.cache);
-        if buckets.is_in_progress() {
-            buckets.go_on(|stats, cursor| cache.sample_buckets(stats, cursor));
-        }
-        drop(buckets);
-        let mut memory = lock(&self.memory);
-        if memory.is_in_progress() {
-            memory.go_on(|memory, cursor| cache.sample_memory(memory, cursor));
-        }
-    }
-
-    fn note_size(&self) {
-        let Usage { items, buckets, is_resizing, .. } = self.shared.usage();
-        let moment = Moment { at: self.milliseconds(), items, buckets, is_resizing };
-        self.history().note(moment);
-    }
-
-    fn history(&self) -> MutexGuard<'_, History> {
-        lock(&self.history)
-    }
-
-    fn milliseconds(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
-    }
-
     fn respond(&self, request: Request<'_>) -> Response {
         match request.path {
             "/" => Response::ok("text/html; charset=utf-8", STATUS_PAGE),
@@ -239,27 +192,4 @@ impl Panel {
             _ => Response::not_found(),
         }
     }
-
-    /// The most used keys of the last minute.
-    fn hot_keys(&self, kind: hot_keys::Kind) -> Option<hot_keys::Report> {
-        self.shared.hot_keys(kind)
-    }
-
-    /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
-    fn look(&self) -> (TableStats, Duration) {
-        let mut survey = lock(&self.survey);
-        survey.refresh(|stats, cursor| self.shared.common.cache.sample_buckets(stats, cursor));
-        survey.result()
-    }
-
-    /// Where the memory goes; none before all items were examined. Examines a limited number.
-    fn memory(&self) -> Option<MemoryUse> {
-        let mut survey = lock(&self.memory);
-        survey.refresh(|memory, cursor| self.shared.common.cache.sample_memory(memory, cursor));
-        survey.last().map(|(memory, _)| memory)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

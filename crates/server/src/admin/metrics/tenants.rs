@@ -1,6 +1,6 @@
 //! Metrics of each tenant. The label of the users without one is empty.
 
-use super::super::Panel;
+use super::super::panel::Panel;
 use super::super::tenants::TenantUse;
 use super::text::{Kind, Text};
 use relativist_store::sizing::FACTORS;

@@ -1,10 +1,10 @@
 //! Signals.
 
+use super::Saver;
 use crate::error::StartError;
-use crate::net::Stopper;
 use crate::observability::log;
+use crate::process::stopper::Stopper;
 use crate::reload::Reloader;
-use crate::server::Saver;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::io;

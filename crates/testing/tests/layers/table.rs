@@ -64,15 +64,22 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-testing",
         folder: "testing",
-        layers: &["auto_traits patience watchdog", "alone"],
+        layers: &["auto_traits patience random watchdog", "alone run"],
+        ..CRATE
+    },
+    Crate {
+        name: "relativist-core",
+        folder: "core",
+        layers: &["eviction hint memory prefetch sync unwind", "counter reentrancy sleepers"],
+        forbidden: &[ATOMICS],
         ..CRATE
     },
     Crate {
         name: "relativist-rcu",
         folder: "rcu",
+        uses: &["relativist-core"],
         layers: &[
-            "design hint prefetch sync unwind",
-            "contention",
+            "contention design",
             "(barrier current defer domain fork guard queue registry stripes worker)",
             "clock grace private published",
         ],
@@ -80,17 +87,43 @@ pub const CRATES: &[Crate] = &[
         ..CRATE
     },
     Crate {
+        name: "relativist-table",
+        folder: "table",
+        uses: &["relativist-core", "relativist-rcu"],
+        layers: &[
+            "design hash policy recycle stats worker",
+            "head link",
+            "(array occupancy) node",
+            "contents",
+            "(group in_flight resize table)",
+            "cached_lookup exclusive iter lookup rename update",
+            "batch clear multimap settled",
+        ],
+        forbidden: &[ATOMICS],
+        ..CRATE
+    },
+    Crate {
         name: "relativist",
         folder: "map",
-        uses: &["relativist-rcu"],
+        uses: &["relativist-core", "relativist-rcu", "relativist-table"],
         layers: &[
-            "design eviction memory policy recycle results stats sync worker",
-            "counter reentrancy sleepers",
-            "raw",
-            "node",
+            "results",
             "(access builder bulk fill iter map private set)",
-            "(flat parallel) cache cached rename scan",
+            "(flat parallel) cached rename scan",
             "serialize",
+        ],
+        forbidden: &[ATOMICS],
+        ..CRATE
+    },
+    Crate {
+        name: "relativist-cache",
+        folder: "cache",
+        uses: &["relativist-core", "relativist-rcu", "relativist-table"],
+        layers: &[
+            "background entry ghosts limit nodes stats",
+            "expiry flight queues",
+            "(builder core incoming self)",
+            "compute load",
         ],
         forbidden: &[ATOMICS],
         ..CRATE
@@ -98,7 +131,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-store",
         folder: "store",
-        uses: &["relativist-rcu", "relativist"],
+        uses: &["relativist-core", "relativist-rcu", "relativist-table"],
         layers: &["clock expiry self usage", "memory sizing", "item", "eviction", "cache"],
         inside: &[
             Inside {
@@ -157,29 +190,16 @@ pub const CRATES: &[Crate] = &[
         ..CRATE
     },
     Crate {
-        name: "relativist-baselines",
-        folder: "baselines",
-        uses: &["relativist-rcu", "relativist"],
-        layers: &[
-            "locks owned rcu xkernel",
-            "chain resizer",
-            "array self zip",
-            "ddds dual_chain fixed in_place rwlock sorted split_ordered striped unzip",
-            "flat mutex tree",
-        ],
-        ..CRATE
-    },
-    Crate {
         name: "relativist-capi",
         folder: "capi",
-        uses: &["relativist-rcu", "relativist"],
+        uses: &["relativist-rcu", "relativist-table"],
         layers: &["rcu table"],
         ..CRATE
     },
     Crate {
         name: "relativistd",
         folder: "server",
-        uses: &["relativist-rcu", "relativist", "relativist-store", "relativist-memcache"],
+        uses: &["relativist-rcu", "relativist-store", "relativist-memcache"],
         layers: &[
             "error limits observability",
             "process",
@@ -245,17 +265,34 @@ pub const CRATES: &[Crate] = &[
         ..CRATE
     },
     Crate {
+        name: "relativist-check",
+        folder: "check",
+        uses: &["relativist-memcache"],
+        tests_use: &["relativistd"],
+        layers: &["client cores interruption options", "faulty supervisor", "server", "soak", "cli"],
+        ..CRATE
+    },
+    Crate {
         name: "relativist-bench",
-        folder: "workbench",
+        folder: "bench",
         uses: &[
             "relativist-rcu",
+            "relativist-table",
             "relativist",
+            "relativist-cache",
             "relativist-store",
             "relativist-memcache",
-            "relativist-baselines",
-            "relativistd",
+            "relativist-check",
         ],
-        layers: &["harness", "hashing memcached tables", "papers tools", "cli"],
+        tests_use: &["relativistd"],
+        layers: &["harness", "hashing memcached tables", "tools", "cli"],
+        ..CRATE
+    },
+    Crate {
+        name: "relativist-papers",
+        folder: "papers",
+        uses: &["relativist-core", "relativist-rcu", "relativist", "relativist-check", "relativist-bench"],
+        layers: &["caches lever tables", "lookups xkernel", "figures instructions resize", "cli"],
         ..CRATE
     },
 ];

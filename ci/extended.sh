@@ -21,7 +21,7 @@ step ci/pressure.sh 10 all
 # CI explores the largest models with one preemption instead of two.
 step ci/loom.sh
 # CI stores half as many items.
-step ci/scale.sh 2000000
+step ci/scale.py 2000000
 step ci/fuzz.sh 600
 # CI tests aarch64 only.
 step ci/emulated.sh s390x

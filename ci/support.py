@@ -96,12 +96,27 @@ def clients():
     return folder
 
 
+def run_with_clients():
+    """Runs this script again with the Python that has the clients of other projects."""
+    python = clients() / "python/bin/python"
+    if sys.prefix != str(python.parent.parent):
+        os.execv(python, [python, *sys.argv])
+
+
 # --- Servers
 
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
+
+
+def wait_for_port(port):
+    def listens():
+        with socket.socket() as client:
+            return client.connect_ex(("127.0.0.1", port)) == 0
+
+    wait_until(f"server on port {port}", listens)
 
 
 class Server:

@@ -102,7 +102,8 @@ def install_tools():
     (TOOLS / "schemas").mkdir(parents=True)
     os.environ |= {"GOBIN": str(TOOLS / "bin"), "CGO_ENABLED": "0"}
     for package in (HELM, KUBECONFORM):
-        support.debian_sh("retry", "go", "install", "-ldflags=-s -w", package)
+        # Without optimization, because that takes more time than it saves.
+        support.debian_sh("retry", "go", "install", "-gcflags=all=-N -l", package)
     schemas_of_the_operator()
     schemas_of_kubernetes()
     installed.write_text(packages)

@@ -21,7 +21,7 @@ from pathlib import Path
 import support
 from support import PATIENCE, ROOT, TARGET, build_bench, build_server, debian, fail, free_port, wait_for_port, wait_until
 
-support.run_with_clients()
+support.run_in(support.install_clients())
 import pylibmc
 from meta_memcache import CacheClient, Key, ServerAddress, connection_pool_factory_builder
 from pymemcache.client.base import Client

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from support import ROOT, Server, build_server, clients, debian, expect
+from support import ROOT, Server, build_server, debian, expect, install_clients, python_in
 
 SESSIONS = ROOT / "ci/interop"
 SPYMEMCACHED = "/usr/share/java/spymemcached.jar"
@@ -17,7 +17,7 @@ VERSION = "VERSION 1.6.45"
 
 
 def main():
-    folder = clients()
+    folder = install_clients()
     debian("go", "golang-go")
     debian("memccapable", "libmemcached-tools")
     debian("openssl", "openssl")
@@ -26,7 +26,7 @@ def main():
     program = build_server()
     with Server(program, "-m", "64") as server:
         run_python(folder, server, "pymemcache", "pylibmc", "bmemcached", "aiomcache", "meta")
-        run(["node", SESSIONS / "session.mjs", server.port, folder / "node"])
+        run(["node", SESSIONS / "session.mjs", server.port, folder])
         run(["go", "run", ".", server.port], cwd=SESSIONS / "go")
         run(["java", "-cp", SPYMEMCACHED, SESSIONS / "java/Session.java", server.port])
         conforms(server)
@@ -41,7 +41,7 @@ def run(command, **options):
 
 def run_python(folder, server, *sessions, login=(), environment=None):
     for session in sessions:
-        command = [folder / "python/bin/python", SESSIONS / f"{session}_session.py", server.port, *login]
+        command = [python_in(folder), SESSIONS / f"{session}_session.py", server.port, *login]
         run(command, env=os.environ | (environment or {}))
 
 

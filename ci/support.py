@@ -14,8 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 # Seconds. Only a hang takes longer.
 PATIENCE = 60
-# Libraries and programs for JavaScript, for ci/interop.py.
-NODE_PACKAGES = ["memjs@1.3.2", "memcached@2.2.2"]
 
 
 def fail(problem):
@@ -79,28 +77,49 @@ def version():
     return re.search(r"[#@]([0-9.]+)$", package.stdout.strip())[1]
 
 
-def clients():
-    """Installs clients of other projects below the target folder. Returns that folder; Python is python/bin/python in it."""
-    folder, wanted = TARGET / "interop", (ROOT / "ci/interop/requirements.txt").read_text() + " ".join(NODE_PACKAGES)
+def install_clients():
+    """Installs clients of other projects. Returns their folder."""
+    install_node(TARGET / "interop", "memjs@1.3.2", "memcached@2.2.2")
+    install_python(TARGET / "interop", *(ROOT / "ci/interop/requirements.txt").read_text().split())
+    return TARGET / "interop"
+
+
+def install_node(folder, *packages):
+    """Installs packages for Node, into node_modules of the folder."""
     debian("node", "nodejs")
     debian("npm", "npm")
-    debian("/usr/share/python-wheels", "python3-venv")
-    installed = folder / "installed"
-    if not installed.exists() or installed.read_text() != wanted:
+    npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder]
+    once(folder / "node-packages", packages, lambda: debian_sh("retry", *npm, *packages))
+
+
+def install_python(folder, *packages):
+    """Installs packages for Python, into an environment in the folder."""
+
+    def install():
         subprocess.run(["/usr/bin/python3", "-m", "venv", "--clear", folder / "python"], check=True)
-        pip = [folder / "python/bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-        debian_sh("retry", *pip, "-r", "ci/interop/requirements.txt")
-        (folder / "node").mkdir(exist_ok=True)
-        debian_sh("retry", "npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder / "node", *NODE_PACKAGES)
-        installed.write_text(wanted)
-    return folder
+        debian_sh("retry", python_in(folder), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages)
+
+    debian("/usr/share/python-wheels", "python3-venv")
+    once(folder / "python-packages", packages, install)
 
 
-def run_with_clients():
-    """Runs this script again with the Python that has the clients of other projects."""
-    python = clients() / "python/bin/python"
-    if sys.prefix != str(python.parent.parent):
-        os.execv(python, [python, *sys.argv])
+def once(file, packages, install):
+    """Calls `install`, unless the file says that these packages are installed."""
+    wanted = " ".join(packages)
+    if not file.exists() or file.read_text() != wanted:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        install()
+        file.write_text(wanted)
+
+
+def python_in(folder):
+    return folder / "python/bin/python"
+
+
+def run_in(folder):
+    """Runs this script again with the Python that `install_python` has made."""
+    if Path(sys.prefix) != folder / "python":
+        os.execv(python_in(folder), [python_in(folder), *sys.argv])
 
 
 # --- Servers

@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 # Seconds. Only a hang takes longer.
 PATIENCE = 60
+# What this script prints stands between the outputs of the commands that it runs.
+sys.stdout.reconfigure(line_buffering=True)
 
 
 def fail(problem):

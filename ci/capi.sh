@@ -28,7 +28,7 @@ for example in users unique; do
   compile "examples/$example.c" shared
   "$directory/$example"
 done
-python3 ci/docs.py "$directory" --only tutorial-c.md
+ci/docs.py --only tutorial-c.md "$directory"
 g++ -fsyntax-only -Wall -Wextra -Werror -x c++ "$directory/include/relativist.h"
 
 compile tests/table.c shared

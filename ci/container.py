@@ -13,15 +13,14 @@ import struct
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+from support import PATIENCE, fail, wait_until
+
 # The user on the host, and in the container.
 HOST_ID, CONTAINER_ID = 65534, 65532
-# Only a hang takes longer.
-PATIENCE = 60
 GROUPS = Path("/sys/fs/cgroup")
 # What docker's and containerd's default profiles refuse, as far as the server would use it.
 FORBIDDEN = ["io_uring_setup", "io_uring_enter", "io_uring_register"]
@@ -149,15 +148,12 @@ class Container:
     def log(self):
         return (self.place / "log").read_text()
 
-    def fail(self, problem):
-        raise SystemExit(f"container: {problem}")
-
     def end(self):
         """Waits for the end, and returns the status."""
         try:
             return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self.fail("it does not end")
+            fail("the container does not end")
 
     def stop(self):
         """Stops it as Kubernetes does, and returns the status."""
@@ -185,12 +181,12 @@ def memory_group(megabytes, parent=None):
         group.mkdir()
         (group / ("memory.max" if is_unified else "memory.limit_in_bytes")).write_text(str(megabytes << 20))
     except OSError as error:
-        raise SystemExit(f"container: nothing was checked, because no control group with a memory limit can be made here: {error}")
+        fail(f"nothing was checked, because no control group with a memory limit can be made here: {error}")
     try:
         yield group
     finally:
         # The kernel may still be about to remove processes that have ended.
-        wait_until("an empty control group", lambda: not (group / "cgroup.procs").read_text())
+        wait_until("empty control group", lambda: not (group / "cgroup.procs").read_text())
         group.rmdir()
 
 
@@ -220,18 +216,3 @@ def ask(path, port=9150):
         return error.code, error.read().decode()
     except OSError:
         return None
-
-
-def wait_until(what, attempt):
-    """The first result that is true."""
-    end = time.monotonic() + PATIENCE
-    while not (result := attempt()):
-        if time.monotonic() > end:
-            raise SystemExit(f"container: no {what} after {PATIENCE} s")
-        time.sleep(0.02)
-    return result
-
-
-def expect(condition, problem):
-    if not condition:
-        raise SystemExit(f"container: {problem}")

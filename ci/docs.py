@@ -1,22 +1,30 @@
-"""Checks the book: commands, links, words, statistics. docs.sh runs it: docs.py FOLDER_OF_PROGRAMS [--write]. With --only PAGE it runs only
-the commands of that page, which may need more than those of the others: see capi.sh."""
+#!/usr/bin/python3
+"""Checks the book: that a program draws the same pictures, that shell commands print the given output, that links exist, and that
+it describes all statistics, metrics and alerts. (`cargo test` compiles and runs its Rust snippets.)
+
+    ci/docs.py                      checks all
+    ci/docs.py --write              updates pictures, outputs and the table of metrics instead
+    ci/docs.py --only PAGE FOLDER   only runs the commands of a page, with the programs in the folder: see ci/capi.sh
+"""
 
 import contextlib
+import filecmp
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from support import ROOT, TARGET, cargo, debian, free_port, wait_until
+
 PAGES = sorted((ROOT / "docs/src").glob("*.md"))
 OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
-OTHERS += sorted(ROOT.glob("crates/*/README.md")) + sorted(ROOT.glob("results/*/README.md"))
+OTHERS += sorted(ROOT.glob("crates/*/README.md")) + sorted(ROOT.glob("results/**/README.md"))
 PORT = "11211"
 
 # These pages need the C library and a C compiler; capi.sh runs them.
@@ -43,18 +51,50 @@ trap 'for file in *.pid; do [ ! -e "$file" ] || kill "$(cat "$file" 2>/dev/null)
 """
 
 
-def main(programs, write, only):
-    pages = [page for page in PAGES if (page.name == only if only else page.name not in RUN_ELSEWHERE)]
-    problems = [problem for page in pages for problem in run(page, programs, write)]
-    if not only:
-        problems += [problem for page in PAGES + OTHERS for problem in dead_links(page)]
-        problems += [problem for page in PAGES + OTHERS for problem in forbidden_words(page)]
-        problems += missing_pages() + undescribed_alerts()
-        with everything(programs) as server:
-            problems += undescribed_statistics(server) + undescribed_metrics(server, write)
+def main():
+    if sys.argv[1:2] == ["--only"]:
+        page, programs = sys.argv[2:]
+        problems = run(ROOT / "docs/src" / page, programs, False)
+    else:
+        problems = check(write=sys.argv[1:] == ["--write"])
     for problem in problems:
         print(f"docs: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+def check(write):
+    debian("nc", "netcat-openbsd")
+    debian("openssl", "openssl")
+    # The same build as that of `cargo test`, so after `cargo test` there is nothing to build.
+    cargo("test", "--workspace", "--locked", "--no-run", "--quiet")
+    programs = TARGET / "debug"
+    problems = pictures(programs, write) + missing_pages() + undescribed_alerts()
+    problems += [problem for page in PAGES if page.name not in RUN_ELSEWHERE for problem in run(page, programs, write)]
+    problems += [problem for page in PAGES + OTHERS for problem in dead_links(page)]
+    with everything(programs) as server:
+        problems += undescribed_statistics(server) + undescribed_metrics(server, write)
+    return problems + build_book()
+
+
+def pictures(programs, write):
+    """Pictures that a program draws from tables."""
+    drawn = ROOT / "docs/src/pictures"
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([programs / "examples/pictures", drawn if write else folder], check=True)
+        if write:
+            return []
+        found = filecmp.dircmp(drawn, folder)
+        names = found.left_only + found.right_only + found.diff_files
+    return [f"the picture {name} is out of date: run ci/docs.py --write" for name in names]
+
+
+def build_book():
+    """mdbook is not in Debian."""
+    if not shutil.which("mdbook"):
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        built = subprocess.run(["mdbook", "build", "--dest-dir", folder, ROOT / "docs"])
+    return [] if built.returncode == 0 else ["mdbook does not build the book"]
 
 
 def run(page, programs, write):
@@ -63,7 +103,7 @@ def run(page, programs, write):
     blocks = list(BLOCK.finditer(text))
     if not blocks:
         return []
-    port = free_port()
+    port = str(free_port())
     with tempfile.TemporaryDirectory() as outputs:
         folder = Path(outputs) / "checkout"
         folder.mkdir()
@@ -94,11 +134,6 @@ def cleaned(output, port, folder):
     return WARNING.sub("", output.replace("\r\n", "\n").replace(port, PORT).replace(f"{folder}/", ".../"))
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
 def dead_links(page):
     """Relative links to files or headings that do not exist."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
@@ -118,16 +153,6 @@ def headings(file):
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def forbidden_words(page):
-    """Words of ci/forbidden-words.txt, except in code."""
-    text = re.sub(r"^```.*?^```$|`[^`]*`", lambda code: "\n" * code[0].count("\n"), page.read_text(), flags=re.M | re.S)
-    for line in (ROOT / "ci/forbidden-words.txt").read_text().splitlines():
-        pattern, _, instead = line.partition("\t")
-        for match in re.finditer(pattern, text, re.I) if instead else ():
-            number = text.count("\n", 0, match.start()) + 1
-            yield f'{page.name}:{number}: "{match[0]}": write {instead}'
-
-
 def missing_pages():
     summary = (ROOT / "docs/src/SUMMARY.md").read_text()
     listed = set(re.findall(r"\(([\w-]+\.md)\)", summary))
@@ -142,7 +167,7 @@ def everything(programs):
         certify = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out", certificate]
         subprocess.run(certify, check=True, stderr=subprocess.DEVNULL)
         extended = f"idle_timeout=60,ssl_session_cache,ssl_chain_cert={certificate},ssl_key={key}"
-        port = free_port()
+        port = str(free_port())
         users = Path(folder) / "users"
         users.write_text("reader:secret\n[tenant team memory=25%]\nteam:secret\n")
         options = ["-d", "-s", path, "-P", str(pid), "-D", ":", "-Z", "-o", extended, "--admin", port, "--snapshot", f"{folder}/items", "-Y", str(users)]
@@ -153,7 +178,7 @@ def everything(programs):
         finally:
             os.kill(process, signal.SIGTERM)
             # It writes a snapshot to the folder.
-            wait_until("the server did not end", lambda: not pid.exists())
+            wait_until("end of the server", lambda: not pid.exists())
 
 
 def undescribed_statistics(server):
@@ -161,7 +186,7 @@ def undescribed_statistics(server):
     described = set(re.findall(r"^\| `([^`]+)`", (ROOT / "docs/src/stats.md").read_text(), re.M))
     # Some statistics are there only after a thousand requests.
     ask(server[0], ["set a:b 0 0 1\r\nx", *1000 * ["get a:b"]])
-    wait_until("the server estimated nothing", lambda: "status ready" in ask(server[0], ["stats sizing"]))
+    wait_until("estimate", lambda: "status ready" in ask(server[0], ["stats sizing"]))
     groups = ("", " settings", " items", " slabs", " sizes", " conns", " table", " memory", " hotkeys", " sizing")
     answer = ask(server[0], [f"stats{group}" for group in groups])
     names = re.findall(r"^STAT (\S+)", answer, re.M)
@@ -184,7 +209,7 @@ def undescribed_metrics(server, write):
     """The table of metrics is what the server says about them."""
     _, port, process = server
     os.kill(process, signal.SIGUSR2)
-    wait_until("the server wrote no snapshot", lambda: "relativistd_snapshot_age_seconds" in fetch(port))
+    wait_until("snapshot", lambda: "relativistd_snapshot_age_seconds" in fetch(port))
     text = fetch(port)
     kinds = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.M))
     labels = {}
@@ -198,15 +223,7 @@ def undescribed_metrics(server, write):
     start, old, after = re.fullmatch(r"(.*<!-- metrics -->\n)(.*)(<!-- end -->.*)", page.read_text(), re.S).groups()
     if write:
         page.write_text(start + table + after)
-    return [] if write or old == table else ["watch.md: the table of metrics is out of date: run ci/docs.sh --write"]
-
-
-def wait_until(problem, is_so):
-    end = time.monotonic() + 60
-    while not is_so():
-        if time.monotonic() > end:
-            raise SystemExit(f"docs: {problem}")
-        time.sleep(0.05)
+    return [] if write or old == table else ["watch.md: the table of metrics is out of date: run ci/docs.py --write"]
 
 
 def fetch(port):
@@ -221,6 +238,4 @@ def undescribed_alerts():
     return [f"watch.md and the alert rules disagree about {name}" for name in sorted(alerts ^ described)]
 
 
-if __name__ == "__main__":
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else None
-    sys.exit(main(sys.argv[1], "--write" in sys.argv, only))
+sys.exit(main())

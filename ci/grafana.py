@@ -1,6 +1,6 @@
 """Checks that Grafana finds the dashboard and its data source. Copies the files of deploy/grafana as the book says, and follows them as
 Grafana does: from the provisioning files to the dashboard, from its panels to the data source, from the data source to Prometheus.
-ci/watch.sh runs this. Grafana itself is not in Debian. Prometheus answers the queries of the panels: see ci/watch_session.py."""
+ci/watch.py runs this. Grafana itself is not in Debian. Prometheus answers the queries of the panels: see ci/watch.py."""
 
 import json
 import re

@@ -1,18 +1,22 @@
-"""Runs the litmus tests in proofs/litmus and their weakened twins under herd7, and checks that comments in the sources name each test.
+#!/usr/bin/python3
+"""Runs the litmus tests in proofs/litmus and their weakened twins under herd7, and checks that comments in the sources name each
+test. Unpacks herd7, which Debian 12 does not have, from Debian sid.
 
-A test is a file in herd7's C format. Its condition describes what must never happen. A line that ends with `// weaken: CHANGE` is a claim that the
-ordering is needed: a *twin* of the test, in which only this line is weaker, must reach the condition, or have a data race. The change is one of
+    ci/litmus.py               checks all
+    ci/litmus.py --show TEST   prints the tests and twins of one file, in all forms, also as they are translated to AArch64
+    ci/litmus.py --list        prints the accesses of the sources that order others, with their tests and mutations
+
+A test is a file in herd7's C format. Its condition describes what must never happen. A line that ends with `// weaken: CHANGE`
+is a claim that the ordering is needed: a *twin* of the test, in which only this line is weaker, must reach the condition, or
+have a data race. The change is one of
 
     // weaken: ORDERING -> ORDERING     another ordering of this access
     // weaken: leave out                without this line
     // weaken: => STATEMENT...          other statements
 
-and may end with `(not MODEL...)`, for models that are stronger than the language there. Tests and twins run under two models of the language, rc11
-and rust (see proofs/litmus/rust.cat), and translated to AArch64 by the usual mapping, with the atomic instructions of ARMv8.1 (lse) and without (llsc).
-
-    python3 ci/litmus.py HERD7_COMMAND...
-    python3 ci/litmus.py --show TEST     prints the tests and twins of one file, in all forms
-    python3 ci/litmus.py --write         writes the tables of docs/src/orderings.md, which otherwise are checked
+and may end with `(not MODEL...)`, for models that are stronger than the language there. Tests and twins run under two models of
+the language, rc11 and rust (see proofs/litmus/rust.cat), and translated to AArch64 by the usual mapping, with the atomic
+instructions of ARMv8.1 (lse) and without (llsc).
 """
 
 import os
@@ -20,12 +24,14 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from support import ROOT, TARGET, debian_sh
+
+# Those whose atomic accesses have tests.
+CRATES = ["core", "rcu", "table", "map", "cache"]
 TESTS = ROOT / "proofs/litmus"
-PAGE = ROOT / "docs/src/orderings.md"
-WORK = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target") / "litmus"
+WORK = TARGET / "litmus"
+HERD = TARGET / "herd7"
 # The file of each model, and whether its tests are in assembly.
 MODELS = {"rc11": ("rc11.cat", None), "rust": (str(TESTS / "rust.cat"), None), "lse": ("aarch64.cat", True), "llsc": ("aarch64.cat", False)}
 # A test takes less than a second. A single call of herd7 runs several tests.
@@ -36,17 +42,15 @@ MARK = re.compile(r"\s*// weaken: (?P<change>.*?)(?: \(not (?P<stronger>[a-z0-9 
 
 
 def main():
-    if sys.argv[1] == "--show":
+    if sys.argv[1:2] == ["--show"]:
         return show(sys.argv[2])
     paths = sorted(TESTS.glob("*/*.litmus"))
-    if sys.argv[1] == "--write":
-        PAGE.write_text(with_tables(paths))
-        return 0
+    if sys.argv[1:] == ["--list"]:
+        return list_accesses(paths)
+    install()
     problems = named_in_sources(paths)
     weakenings, unnoticed = weakened_sources(paths)
     problems += unnoticed
-    if PAGE.read_text() != with_tables(paths):
-        problems.append(f"{PAGE.relative_to(ROOT)} is out of date: run ci/litmus.sh --write")
     variants = [variant for path in paths for variant in variants_of(path)]
     marks = sum(variant.is_twin for variant in variants)
     jobs = [(model, batch) for model in MODELS for batch in batches(variants)]
@@ -55,8 +59,17 @@ def main():
             problems += found
     for problem in problems:
         print(f"litmus: {problem}", file=sys.stderr)
-    print(f"litmus: {len(paths)} tests and {marks} twins under {', '.join(MODELS)}, {weakenings} weaker orderings in the sources: {len(problems)} problems")
+    summary = f"{len(paths)} tests and {marks} twins under {', '.join(MODELS)}, {weakenings} weaker orderings in the sources"
+    print(f"litmus: {summary}: {len(problems)} problems")
     return 1 if problems or not paths else 0
+
+
+def install():
+    if not HERD.exists():
+        debian_sh("unpack_from", "sid", HERD, "herdtools7", "libc6", "libgmp10", "libgcc-s1")
+        for program in (HERD / "usr/bin").iterdir():
+            if program.name != "herd7" and not program.is_symlink():
+                program.unlink()
 
 
 def show(name):
@@ -124,7 +137,9 @@ def run(model, batch):
     for variant in batch:
         files.append(folder / f"{variant.name}.litmus")
         files[-1].write_text(variant.text(model))
-    command = [*sys.argv[1:], "-model", MODELS[model][0], *map(str, files)]
+    libraries = HERD / "usr/lib/x86_64-linux-gnu"
+    herd = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries, HERD / "usr/bin/herd7"]
+    command = [*herd, "-set-libdir", HERD / "usr/share/herdtools7/herd", "-model", MODELS[model][0], *files]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -266,7 +281,7 @@ def too_weak(accesses, names, weaker):
 
 
 def sources():
-    of_crates = [path for crate in ("core", "rcu", "table", "map", "cache") for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
+    of_crates = [path for crate in CRATES for path in sorted((ROOT / "crates" / crate / "src").rglob("*.rs"))]
     return [*of_crates, ROOT / "crates/papers/src/tables/key_move.rs"]
 
 
@@ -336,46 +351,29 @@ def accesses_at(match, statement):
             yield FAILED, on_failure[1]
 
 
-# --- The tables of the book
+# --- The list
 
-# What stands for each ordering in the table.
+# What stands for each ordering in the list.
 SHOWN = {"SeqCst by call": "SeqCst fence"}
 
 
-def with_tables(paths):
-    """The page with its two tables, which follow the headings."""
-    folders = {path.stem: path.relative_to(ROOT) for path in paths}
-    accesses = "".join(f"| {cell} |\n" for cell in map(" | ".join, rows_of_accesses(folders)))
-    claims = "".join(f"| {link(path.stem, folders)} | {claim(path)} |\n" for path in paths)
-    page = PAGE.read_text()
-    page = replace_table(page, "## Accesses", "| access | ordering | not enough | litmus tests | mutations |\n|---|---|---|---|---|\n" + accesses)
-    return replace_table(page, "## Tests", "| test | what it claims |\n|---|---|\n" + claims)
+def list_accesses(paths):
+    """Prints all accesses that order others: where, the ordering, what replaces it in twins of its tests, which then fail (a
+    weaker ordering, nothing, or two accesses for an exchange), the tests, and the mutations that change the line."""
+    print("access\tordering\tnot enough\tlitmus tests\tmutations")
+    for row in rows_of_accesses(paths):
+        print("\t".join(row))
 
 
-def replace_table(page, heading, table):
-    return re.sub(rf"(^{heading}\n.*?\n\n)\|.*?\n(?=\n|\Z)", lambda match: match[1] + table, page, flags=re.M | re.S)
-
-
-def link(name, folders):
-    return f"[{name}](../../{folders[name]})"
-
-
-def claim(path):
-    comment = re.search(r"\(\* (.*?) \*\)", path.read_text(), re.S)
-    return re.sub(r"\s+", " ", comment[1])
-
-
-def rows_of_accesses(folders):
-    mutations, weaker = mutations_by_line(), weaker_accesses(sorted(TESTS.glob("*/*.litmus")))
+def rows_of_accesses(paths):
+    mutations, weaker, tests = mutations_by_line(), weaker_accesses(paths), {path.stem for path in paths}
     for path, number, names, accesses in all_statements():
-        lines = path.read_text().splitlines()
+        lines, path = path.read_text().splitlines(), path.relative_to(ROOT).as_posix()
         function = next(match[1] for line in reversed(lines[:number]) if (match := re.search(r"\bfn (\w+)", line)))
         orderings = sorted({SHOWN.get(ordering, ordering) for _, ordering in accesses if ordering != "Relaxed"})
-        tests = ", ".join(link(name, folders) for name in sorted(names & folders.keys()))
-        module = path.relative_to(ROOT / "crates").as_posix().replace("/src/", "/").removesuffix(".rs")
-        found = mutations.get((path.relative_to(ROOT).as_posix(), lines[number - 1].strip()), ())
-        insufficient = ", ".join(sorted(too_weak(accesses, names, weaker)))
-        yield f"`{module}`: `{function}`", ", ".join(orderings), insufficient, tests, ", ".join(f"`{name}`" for name in found)
+        insufficient = sorted(too_weak(accesses, names, weaker))
+        found = mutations.get((path, lines[number - 1].strip()), ())
+        yield f"{path}: {function}", *map(", ".join, (orderings, insufficient, sorted(names & tests), found))
 
 
 def mutations_by_line():

@@ -15,6 +15,5 @@ pages! {
     from_moka: "docs/src/from-moka.md",
     from_other_maps: "docs/src/from-other-maps.md",
     resizing: "docs/src/resizing.md",
-    tune: "docs/src/tune.md",
     tutorial_map: "docs/src/tutorial-map.md",
 }

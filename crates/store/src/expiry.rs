@@ -1,7 +1,7 @@
 //! Conversion of the protocol's expiry times to the second in which an item expires.
 
 /// Protocol times up to this (30 days) are relative, larger ones are Unix times.
-const LARGEST_RELATIVE: i32 = 60 * 60 * 24 * 30;
+const MAX_RELATIVE: i32 = 60 * 60 * 24 * 30;
 
 /// The second from which on an item is expired; 0 means never. It fits a header word of an item.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -17,7 +17,7 @@ impl Expiry {
         match exptime {
             0 => Expiry::NEVER,
             ..0 => Expiry::at(now),
-            1..=LARGEST_RELATIVE => Expiry::at(now.saturating_add(exptime.unsigned_abs())),
+            1..=MAX_RELATIVE => Expiry::at(now.saturating_add(exptime.unsigned_abs())),
             _ => Expiry::at(exptime.unsigned_abs()),
         }
     }
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn relative_times_end_at_their_second() {
-        for exptime in [1, 9, LARGEST_RELATIVE] {
+        for exptime in [1, 9, MAX_RELATIVE] {
             let expiry = Expiry::from_protocol(exptime, NOW);
             assert!(!expiry.has_passed(NOW + exptime as u32 - 1));
             assert!(expiry.has_passed(NOW + exptime as u32));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn beyond_thirty_days_is_a_unix_time() {
-        assert!(Expiry::from_protocol(LARGEST_RELATIVE + 1, NOW).has_passed(NOW));
+        assert!(Expiry::from_protocol(MAX_RELATIVE + 1, NOW).has_passed(NOW));
         assert!(!Expiry::from_protocol(i32::MAX, NOW).has_passed(NOW));
         assert!(Expiry::from_protocol(NOW as i32 + 5, NOW).has_passed(NOW + 5));
     }

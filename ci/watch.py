@@ -1,5 +1,6 @@
-"""Prometheus scrapes a server under load, one with TLS, and one with tenants. Runs the dashboard's queries and the alerts' expressions by its HTTP interface:
-watch_session.py RELATIVISTD RELATIVIST_BENCH."""
+#!/usr/bin/python3
+"""A real Prometheus scrapes three servers: one under load, one with TLS, and one with tenants. It must answer each query of the
+dashboard, and evaluate each alert. The alert rules have tests of their own, and ci/grafana.py checks Grafana's files."""
 
 import contextlib
 import itertools
@@ -18,12 +19,10 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-SERVER, BENCH = sys.argv[1:]
+from support import PATIENCE, ROOT, build_bench, build_server, debian, fail, free_port, wait_until
+
 DASHBOARD = json.loads((ROOT / "deploy/grafana/relativistd.json").read_text())
 RULES = ROOT / "deploy/prometheus/relativistd.rules.yml"
-# Only a hang takes longer.
-PATIENCE = 60
 # What Grafana replaces in queries. Rates need at least two scrapes in the interval.
 VARIABLES = {"$job": ".*", "$instance": ".*", "$__rate_interval": "30s"}
 # The scrapes of each server that the queries need in that time.
@@ -31,21 +30,23 @@ SCRAPES = 8
 
 
 def main():
+    check_files()
+    program, bench = build_server(), build_bench()
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as processes:
         folder = Path(folder)
         # So small that it evicts items.
-        busy, port, admin = serve(processes, "-m", "8", "-t", "2", "--snapshot", str(folder / "items"))
-        encrypted = serve(processes, "-m", "64", "-t", "1", "-Z", "-o", certificate(folder))[2]
+        busy, port, admin = serve(processes, program, "-m", "8", "-t", "2", "--snapshot", str(folder / "items"))
+        encrypted = serve(processes, program, "-m", "64", "-t", "1", "-Z", "-o", certificate(folder))[2]
         load = ["--items", "200000", "--rate", "2000", "--sets", "20", "--rounds", "1", "--seconds", "600"]
-        start(processes, [BENCH, "load", "--server", f"127.0.0.1:{port}", *load], stdout=subprocess.DEVNULL)
-        _, shared_port, shared = serve(processes, "-m", "16", "-t", "1", "-Y", users(folder))
+        start(processes, [bench, "load", "--server", f"127.0.0.1:{port}", *load], stdout=subprocess.DEVNULL)
+        _, shared_port, shared = serve(processes, program, "-m", "16", "-t", "1", "-Y", users(folder))
         threading.Thread(target=load_tenant, args=(shared_port,), daemon=True).start()
         prometheus = Prometheus(processes, folder, [admin, encrypted, shared])
         wait_until("evictions", lambda: prometheus.number("sum(relativistd_evictions_total)") > 0)
         busy.send_signal(signal.SIGUSR2)
-        wait_until("a snapshot", lambda: prometheus.number("sum(relativistd_snapshots_total)") > 0)
-        wait_until("an estimate", lambda: prometheus.number("count(relativistd_sizing_hit_ratio)") > 0)
-        wait_until("an estimate of a tenant", lambda: prometheus.number("count(relativistd_tenant_sizing_hit_ratio)") > 0)
+        wait_until("snapshot", lambda: prometheus.number("sum(relativistd_snapshots_total)") > 0)
+        wait_until("estimate", lambda: prometheus.number("count(relativistd_sizing_hit_ratio)") > 0)
+        wait_until("estimate of a tenant", lambda: prometheus.number("count(relativistd_tenant_sizing_hit_ratio)") > 0)
         scrapes = 'min(sum_over_time(up{job="relativistd"}[30s]))'
         wait_until("scrapes", lambda: prometheus.number(scrapes) >= SCRAPES)
         problems = metrics_problems(admin) + metrics_problems(shared) + dashboard_problems(prometheus) + alert_problems(prometheus)
@@ -54,7 +55,19 @@ def main():
         if problems:
             raise SystemExit(1)
         busy.kill()
-        wait_until("an alert", lambda: prometheus.number('count(ALERTS{alertname="RelativistdDown"})') == 1)
+        wait_until("alert", lambda: prometheus.number('count(ALERTS{alertname="RelativistdDown"})') == 1)
+
+
+def check_files():
+    debian("promtool", "--no-install-recommends", "prometheus")
+    debian("openssl", "openssl")
+    debian("/usr/lib/python3/dist-packages/yaml", "python3-yaml")
+    for command in (
+        ["promtool", "check", "config", "deploy/prometheus/prometheus.yml"],
+        ["promtool", "test", "rules", "deploy/prometheus/relativistd.rules.test.yml"],
+        ["/usr/bin/python3", "ci/grafana.py"],
+    ):
+        subprocess.run(command, cwd=ROOT, check=True)
 
 
 def start(processes, command, **options):
@@ -65,11 +78,11 @@ def start(processes, command, **options):
     return process
 
 
-def serve(processes, *options):
+def serve(processes, program, *options):
     """Starts a server. Returns it, its port, and the port of --admin."""
     port, admin = free_port(), free_port()
-    server = start(processes, [SERVER, "-l", "127.0.0.1", "-p", port, "--admin", admin, *options])
-    wait_until("a server", lambda: fetch(admin, "/readyz") == "ok\n")
+    server = start(processes, [program, "-l", "127.0.0.1", "-p", port, "--admin", admin, *options])
+    wait_until("server", lambda: fetch(admin, "/readyz") == "ok\n")
     return server, port, admin
 
 
@@ -107,24 +120,9 @@ def load_tenant(port):
                 time.sleep(0.004)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def fetch(port, path):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as reply:
         return reply.read().decode()
-
-
-def wait_until(what, is_so):
-    end = time.monotonic() + PATIENCE
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError):
-            if is_so():
-                return
-        time.sleep(0.1)
-    raise SystemExit(f"watch: no {what.removeprefix('a ').removeprefix('an ')} within {PATIENCE} s")
 
 
 class Prometheus:
@@ -137,13 +135,13 @@ class Prometheus:
         config.write_text(json.dumps({"global": intervals, "rule_files": [str(RULES)], "scrape_configs": [job]}))
         storage, listen = f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{self.port}"
         start(processes, ["prometheus", f"--config.file={config}", storage, listen, "--log.level=warn"])
-        wait_until("a reply of Prometheus", lambda: fetch(self.port, "/-/ready"))
+        wait_until("reply of Prometheus", lambda: fetch(self.port, "/-/ready"))
 
     def ask(self, path, **parameters):
         try:
             reply = fetch(self.port, f"/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
         except urllib.error.HTTPError as error:
-            raise SystemExit(f"watch: {parameters}: {error.read().decode()}") from None
+            fail(f"{parameters}: {error.read().decode()}")
         return json.loads(reply)["data"]
 
     def values(self, query):
@@ -215,5 +213,4 @@ def alert_problems(prometheus):
     return problems
 
 
-if __name__ == "__main__":
-    main()
+main()

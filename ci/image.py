@@ -1,25 +1,92 @@
-"""Checks an image of relativistd: its size, and how it runs without privileges: image_session.py ARCHIVE."""
+#!/usr/bin/python3
+"""Builds the image of deploy/image with buildah, as an archive that docker, podman and registries accept
+(target/image/relativistd.tar), and runs it rootless with crun: without privileges, with a read-only root, with a memory
+limit, and with io_uring forbidden. With --build-only it only builds. The program is that of the release build, so an
+image for another architecture has to be built there.
+
+With --run ARCHIVE it only runs an image, in namespaces that the caller has made (ci/container.py)."""
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from container import HOST_ID, PATIENCE, Image, ask, enter, expect, kills, memory_group, peak, prepare, wait_until
+from container import HOST_ID, Image, ask, enter, kills, memory_group, peak, prepare
+from support import PATIENCE, ROOT, TARGET, as_root, build_server, debian, expect, version, wait_until
 
+FOLDER = TARGET / "image"
+ARCHIVE = FOLDER / "relativistd.tar"
 MAX_BYTES = 15_000_000
 VALUE = b"x" * 100_000
 
 
 def main():
+    if sys.argv[1:2] == ["--run"]:
+        return check(sys.argv[2])
+    build()
+    if sys.argv[1:] != ["--build-only"]:
+        subprocess.run(as_root("unshare", "--mount", "--net", sys.executable, __file__, "--run", ARCHIVE), check=True)
+
+
+# --- Building
+
+
+def build():
+    for tool, package in (("buildah", "buildah"), ("crun", "crun"), ("strip", "binutils")):
+        debian(tool, "--no-install-recommends", package)
+    server, name = build_server(), f"relativistd:{version()}"
+    discard()
+    try:
+        fill_root(server)
+        # Without times the same files make the same image.
+        file = ["--file", ROOT / "deploy/image/Containerfile"]
+        buildah("bud", "--quiet", "--timestamp", "0", *file, "--tag", name, FOLDER, stdout=subprocess.DEVNULL)
+        ARCHIVE.unlink(missing_ok=True)
+        buildah("push", "--quiet", name, f"oci-archive:{ARCHIVE}:{name}")
+    finally:
+        discard()
+
+
+def buildah(*arguments, **options):
+    # Storage of its own, so that nothing is left in the caller's.
+    storage = ["--root", FOLDER / "storage", "--runroot", FOLDER / "run", "--storage-driver", "vfs"]
+    subprocess.run(as_root("buildah", *storage, *arguments), check=True, **options)
+
+
+def discard():
+    subprocess.run(as_root("rm", "-rf", *(FOLDER / name for name in ("storage", "run", "root"))), check=True)
+
+
+def fill_root(server):
+    """Makes the image's files: the program, its libraries, and folders."""
+    root = FOLDER / "root"
+    program, licences = root / "usr/bin/relativistd", root / "usr/share/doc/relativistd"
+    # Runtimes mount file systems to the others. Some cannot make these folders.
+    for folder in (program.parent, licences, *(root / name for name in ("dev", "etc", "proc", "sys"))):
+        folder.mkdir(parents=True)
+    subprocess.run(["strip", "--strip-debug", "-o", program, server], check=True)
+    # The libraries and the dynamic loader, by the paths at which the program looks for them.
+    libraries = subprocess.run(["ldd", server], capture_output=True, text=True, check=True).stdout
+    for library in re.findall(r"/[^ ]+", libraries):
+        subprocess.run(["install", "-D", "-m", "755", Path(library).resolve(), f"{root}{library}"], check=True)
+    for licence in ROOT.glob("LICENSE-*"):
+        shutil.copy(licence, licences)
+    subprocess.run(["chmod", "-R", "u=rwX,go=rX", root], check=True)
+
+
+# --- Checks
+
+
+def check(archive):
     prepare()
     kernel_applies_limits()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        image = Image(sys.argv[1], folder)
+        image = Image(archive, folder)
         expect(image.bytes < MAX_BYTES, f"the files of the image have {image.bytes} bytes")
         others = [file for file in image.root.rglob("bin/*") if file.name != "relativistd"]
         expect(not others, f"there are other programs: {others}")

@@ -1,61 +1,54 @@
-"""Three servers, and clients and proxies that distribute keys over them by ketama hashing. One server is killed and restarted under load.
+#!/usr/bin/python3
+"""Three servers, and clients and proxies (twemproxy, memcached's) that distribute keys over them by ketama hashing. One
+server is killed and restarted under load.
 
-  cluster_session.py RELATIVISTD RELATIVIST-BENCH PROXY...
-
-PROXY is the command of a memcached that was built with its proxy.
-
-No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys stay with
-their server while it is away: clients and proxy are configured not to eject servers (see docs/src/scale-out.md).
+No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys
+stay with their server while it is away: clients and proxy are configured not to eject servers (see
+docs/src/scale-out.md). Unpacks a memcached with its proxy from Debian sid.
 """
 
+import getpass
 import logging
 import random
 import re
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+import support
+from support import PATIENCE, ROOT, TARGET, build_bench, build_server, debian, fail, free_port, wait_for_port, wait_until
+
+support.run_in(support.install_clients())
 import pylibmc
 from meta_memcache import CacheClient, Key, ServerAddress, connection_pool_factory_builder
 from pymemcache.client.base import Client
 from pymemcache.client.hash import HashClient
 from uhashring import HashRing
 
-PROGRAM, BENCH, *MEMCACHED = sys.argv[1:]
 SERVERS = 3
 VICTIM = 1
 KEYS = 150
 OPERATIONS = 2_000
-PATIENCE = 60
 # meta-memcache logs each failure.
 logging.disable()
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def install_memcached():
+    """Returns the command of a memcached that was built with its proxy. Debian 12 has none."""
+    folder = TARGET / "memcached-proxy"
+    if not folder.exists():
+        packages = ["memcached", "libc6", "libevent-2.1-7t64", "liblua5.4-0", "libsasl2-2", "libssl3t64"]
+        support.debian_sh("unpack_from", "sid", folder, *packages)
+    libraries = folder / "usr/lib/x86_64-linux-gnu"
+    loader = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries]
+    return [*loader, folder / "usr/bin/memcached", "-u", getpass.getuser()]
 
 
-def wait_until(what, is_so):
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        if time.monotonic() > end:
-            raise SystemExit(f"not within {PATIENCE} s: {what}")
-        time.sleep(0.01)
-
-
-def wait_for_port(port):
-    def listens():
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    wait_until(f"a server listens on port {port}", listens)
+debian("nutcracker", "nutcracker")
+SERVER, BENCH, MEMCACHED = build_server(), build_bench(), install_memcached()
 
 
 class Server:
@@ -64,7 +57,7 @@ class Server:
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([PROGRAM, "-p", str(self.port), "-t", "1"])
+        self.process = subprocess.Popen([SERVER, "-p", str(self.port), "-t", "1"])
         wait_for_port(self.port)
 
     def end(self, how):
@@ -104,7 +97,7 @@ def twemproxy(folder, ports):
 
 def memcached_proxy(folder, ports):
     """memcached's own proxy, with the configuration that operators get."""
-    text = Path("deploy/memcached-proxy/pool.lua").read_text()
+    text = (ROOT / "deploy/memcached-proxy/pool.lua").read_text()
     for number, port in enumerate(ports, 1):
         text = text.replace(f"10.0.0.{number}:11211", f"127.0.0.1:{port}")
     config = Path(folder, "pool.lua")
@@ -168,7 +161,7 @@ class Load:
         self.endangered = {key for key in self.keys if servers[VICTIM].holds(key)}
         held = sum(server.holds(key) for server in servers for key in self.keys)
         if held != KEYS or not 0 < len(self.endangered) < KEYS:
-            raise SystemExit(f"{name}: keys are not spread over the servers, one for each")
+            fail(f"{name}: keys are not spread over the servers, one for each")
 
     def attempt(self, key, what):
         """Returns the result of `what`, or None if it fails. It may fail only for keys of the victim, while that is down or has just restarted."""
@@ -176,7 +169,7 @@ class Load:
             return what()
         except Exception as error:
             if key not in self.endangered:
-                raise SystemExit(f"{self.name}: {key} is not on the server that was killed, but fails: {error!r}")
+                fail(f"{self.name}: {key} is not on the server that was killed, but fails: {error!r}")
             self.failures += 1
             return None
 
@@ -189,7 +182,7 @@ class Load:
             self.possible[key] = {value}
             return True
         if key not in self.endangered:
-            raise SystemExit(f"{self.name}: {key} is not on the server that was killed, but is not stored")
+            fail(f"{self.name}: {key} is not on the server that was killed, but is not stored")
         self.possible[key] = self.possible[key] | {value}
         return False
 
@@ -199,7 +192,7 @@ class Load:
         if value is None and key in self.endangered:
             self.misses += 1
         elif value not in self.possible[key]:
-            raise SystemExit(f"{self.name}: {key} has the wrong value {value!r}, not one of {self.possible[key]!r}")
+            fail(f"{self.name}: {key} has the wrong value {value!r}, not one of {self.possible[key]!r}")
         return value
 
     def run(self):
@@ -217,12 +210,12 @@ class Load:
         left = set(self.endangered)
         while left:
             if time.monotonic() > end:
-                raise SystemExit(f"{self.name}: {len(left)} keys of the server that is back still fail")
+                fail(f"{self.name}: {len(left)} keys of the server that is back still fail")
             left = {key for key in left if not (self.store(key) and self.fetch(key))}
             # Clients wait before they try a server again.
             time.sleep(0.01)
         if self.endangered and not self.failures:
-            raise SystemExit(f"{self.name}: no operation failed while the server was away")
+            fail(f"{self.name}: no operation failed while the server was away")
         self.endangered = set()
 
 
@@ -254,14 +247,14 @@ class Bench:
         command += ["--items", "1000", "--rounds", "1000", "--seconds", "0.3"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         # It stores all items before, and no server may be missing then.
-        wait_until(f"relativist-bench sends {read}", lambda: by_proxy(proxy).stats("proxy")[f"cmd_{read}".encode()] > 0)
+        wait_until(f"{read} of relativist-bench", lambda: by_proxy(proxy).stats("proxy")[f"cmd_{read}".encode()] > 0)
 
     def end(self):
         """Ends the load after its current round. It would have ended before at a wrong reply."""
         self.process.send_signal(signal.SIGINT)
         output, _ = self.process.communicate(timeout=PATIENCE)
         if self.process.returncode != 128 + signal.SIGINT:
-            raise SystemExit(output)
+            fail(output)
 
 
 def session(folder):
@@ -298,7 +291,7 @@ def session(folder):
         all_at_once([load.run for load in loads])
         for load in loads:
             if failures[load.name] != (load.failures, load.misses):
-                raise SystemExit(f"{load.name}: not everything works after the server came back")
+                fail(f"{load.name}: not everything works after the server came back")
             print(f"cluster: {load.name}: {load.operations} operations, {load.failures} failed, {load.misses} missed")
         for bench in benches:
             bench.end()

@@ -1,7 +1,9 @@
 //! Tests of a restart without a stall: a successor takes over sockets and items.
 
 use super::systemd::activated;
-use super::{Daemon, converse, patience, poll, ports, program, run, wait_until};
+use super::{
+    Daemon, PROGRAM, converse, patience, poll, ports, program, program_at, program_for_all_users, run, wait_until,
+};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -28,6 +30,7 @@ fn header(version: u32) -> Vec<u8> {
 /// Generations of a server, all in one folder.
 pub(super) struct Servers {
     folder: TempDir,
+    program: PathBuf,
     /// The options of all generations.
     options: String,
     /// How many were started.
@@ -39,7 +42,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn new(options: &str) -> Servers {
         let folder = tempfile::tempdir().unwrap();
-        Servers { folder, options: options.into(), started: 0, serving: 1 }
+        Servers { folder, program: PROGRAM.into(), options: options.into(), started: 0, serving: 1 }
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -48,7 +51,7 @@ impl Servers {
 
     /// The command of the next generation. It takes over from the last one, if there is one.
     fn command(&mut self) -> Command {
-        let mut command = program();
+        let mut command = program_at(&self.program);
         command.current_dir(self.folder.path()).args(self.options.split_whitespace());
         command.args(["-v", "--hand-over", "successor"]).env("MEMCACHED_PORT_FILENAME", "ports");
         if self.started > 0 {
@@ -431,7 +434,7 @@ fn other_users_cannot_take_over() {
         return eprintln!("not tested: only root can become another user");
     }
     // Even if the file lets them connect.
-    fs::set_permissions(servers.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    servers.program = program_for_all_users(servers.folder.path());
     fs::set_permissions(servers.path("successor"), fs::Permissions::from_mode(0o777)).unwrap();
     let output = servers.command().uid(65534).output().unwrap();
     assert_eq!(output.status.code(), Some(71));

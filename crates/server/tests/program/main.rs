@@ -21,13 +21,31 @@ use std::io::{BufRead, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+const PROGRAM: &str = env!("CARGO_BIN_EXE_relativistd");
+
 fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_relativistd"));
+    program_at(Path::new(PROGRAM))
+}
+
+fn program_at(path: &Path) -> Command {
+    let mut command = Command::new(path);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Copies the program to a folder where all users can run it: the build may be below a folder that
+/// only root may enter.
+fn program_for_all_users(folder: &Path) -> PathBuf {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let copy = folder.join("relativistd");
+    // In a process of its own: a child of another test could inherit the open file, and then the
+    // copy cannot be executed yet.
+    let status = Command::new("install").args(["-m", "755", PROGRAM]).arg(&copy).status().unwrap();
+    assert!(status.success());
+    copy
 }
 
 fn run(flags: &str) -> Output {

@@ -1,7 +1,9 @@
 //! Tests of the start of the server: its actions as root, and what clients and operators see before
 //! it serves.
 
-use super::{Daemon, ask_version, converse, logs, patience, poll, ports, program, run, wait_until};
+use super::{
+    Daemon, ask_version, converse, logs, patience, poll, ports, program, program_for_all_users, run, wait_until,
+};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -168,10 +170,10 @@ fn memory_is_not_locked_below_a_limit() {
         return eprintln!("not tested: the limit on locked memory cannot be raised");
     }
     let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let program = program_for_all_users(folder.path());
     let mut command = Command::new("sh");
     let script = "ulimit -l 300000 && exec setpriv --reuid=65534 --clear-groups \"$0\" \"$@\"";
-    command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd")]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(["-c", script]).arg(program).stdout(Stdio::piped()).stderr(Stdio::piped());
     locks_memory(&mut command, &folder.path().join("ports"));
 }
 

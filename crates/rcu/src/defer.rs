@@ -224,7 +224,8 @@ local! {
     static UNBOUNDED: Cell<usize> = Cell::new(0);
 }
 
-/// Waits until everything that any thread deferred before this call has run.
+/// Waits until everything that any thread deferred before this call has run. Does not wait for what
+/// is deferred later, even if other threads run that all the time.
 ///
 /// Blocks. Runs deferred functions on this thread as well.
 ///

@@ -137,7 +137,8 @@
 //!   calls RCU again, as soon as readers permit. A background thread ensures this. If the system
 //!   refuses to start it, deferred functions wait until some thread calls
 //!   [`barrier`](crate::barrier()) or defers something, which also tries again to start the
-//!   background thread.
+//!   background thread. A barrier returns when all functions have returned that were deferred
+//!   before it, however many are deferred and run meanwhile.
 //! * **R11 Allocators.** A global allocator may use all of RCU that does not wait. It may also
 //!   defer: RCU's own allocations for a thread and for its queue may call RCU again, without
 //!   endless recursion. (A global allocator must not update maps: they allocate under locks.)
@@ -152,7 +153,8 @@
 //! * **D3 Deferred functions run on the threads that use the domain.** They run after a grace
 //!   period, when a thread has deferred a batch (1024 functions or 1 MiB), reclaims, calls
 //!   [`barrier`](crate::Domain::barrier), or drops the domain. A batch also runs functions that
-//!   other threads have left. No thread outside of the domain ever runs one.
+//!   other threads have left. No thread outside of the domain ever runs one. A barrier returns when
+//!   all functions have returned that were deferred before it, as in R10.
 //! * **D4 Nothing waits without being asked.** Entering, leaving, deferring, reclaiming and
 //!   dropping wait for no reader. Each thread has at most a few batches pending, plus what was
 //!   deferred since the oldest open section began.

@@ -294,7 +294,7 @@ impl Domain {
     }
 
     /// Waits until everything that any thread has deferred in this domain before this call has run.
-    /// Runs deferred functions on this thread as well.
+    /// Does not wait for what is deferred later. Runs deferred functions on this thread as well.
     ///
     /// Blocks. **Waits for ever if the caller itself has a guard of this domain,** or if one was
     /// leaked.

@@ -104,6 +104,10 @@ pub(crate) struct Queue {
     /// Entries and bytes ever taken; written by the consumer.
     popped: AtomicU64,
     popped_bytes: AtomicUsize,
+    /// The number of entries whose functions have returned; written by the consumer. Differs from
+    /// `popped` while a function runs. Entries are counted in `popped` before they run, so that the
+    /// child of a fork that comes while one runs does not run it again.
+    returned: AtomicU64,
     /// The consumer's lock: [`Queue::FREE`], or the thread that holds it.
     consumer: AtomicUsize,
     /// Used by the consumer only.
@@ -132,6 +136,7 @@ impl Queue {
                 head: AtomicPtr::new(null_mut()),
                 popped: AtomicU64::new(0),
                 popped_bytes: AtomicUsize::new(0),
+                returned: AtomicU64::new(0),
                 consumer: AtomicUsize::new(Self::FREE),
                 sealed: Cell::new(Sealed { end: 0, ticket: 0 }),
                 seen: Cell::new(0),
@@ -263,10 +268,15 @@ impl Queue {
         self.pushed.load(Acquire)
     }
 
-    /// Returns whether the functions of all entries before `end` have returned.
+    /// Returns whether the functions of all entries before `end` have returned. Does not need the
+    /// lock, which a consumer may hold most of the time, while it runs later entries.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
-        // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
-        self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
+        // Acquire: pairs with the Release in `run_next`: what the functions of the counted entries
+        // did happens before what the caller does next. Entries run in the order of their numbers.
+        // The consumer that stored the count has run the last of them, and has run those before
+        // it, or has taken the lock after the consumer that did.
+        // litmus: queue-drained
+        self.returned.load(Acquire) >= end
     }
 
     /// Runs the entries whose grace period has passed, and drives grace periods. Returns at once if
@@ -304,9 +314,7 @@ impl Queue {
     pub(crate) fn run_all(&mut self) {
         // Needs no lock, because no other thread has a reference to the queue.
         let consumer = ManuallyDrop::new(Consumer(self));
-        while let Some(deferred) = consumer.pop(self.end()) {
-            deferred.run();
-        }
+        while consumer.run_next(self.end()) {}
         // Relaxed: no other thread uses it.
         let last = self.head.swap(null_mut(), Relaxed);
         if !last.is_null() {
@@ -325,8 +333,11 @@ impl Queue {
         if self.consumer.load(Relaxed) == thread_token() {
             return;
         }
+        let popped = self.popped.load(Relaxed);
+        // The function that was running is lost, so it counts as having returned.
+        self.returned.store(popped, Relaxed);
         // `sealed` may be torn. An end that has been reached makes `seal` draw a new ticket.
-        self.sealed.set(Sealed { end: self.popped.load(Relaxed), ticket: 0 });
+        self.sealed.set(Sealed { end: popped, ticket: 0 });
         self.consumer.store(Self::FREE, Relaxed);
     }
 }
@@ -344,9 +355,7 @@ impl Consumer<'_> {
             if self.0.popped.load(Relaxed) == sealed.end || !Self::may_run(domain, sealed) {
                 return;
             }
-            while let Some(deferred) = self.pop(sealed.end) {
-                deferred.run();
-            }
+            while self.run_next(sealed.end) {}
         }
     }
 
@@ -364,6 +373,18 @@ impl Consumer<'_> {
             self.0.sealed.set(Sealed { end, ticket: domain.ticket() });
         }
         self.0.sealed.get()
+    }
+
+    /// Takes the next entry before `end`, and runs its function. Returns false if there is none.
+    fn run_next(&self, end: u64) -> bool {
+        let Some(deferred) = self.pop(end) else { return false };
+        deferred.run();
+        // Relaxed: only the holder of the lock writes it.
+        let popped = self.0.popped.load(Relaxed);
+        // Release: pairs with the Acquire in `is_drained_to`.
+        // litmus: queue-drained
+        self.0.returned.store(popped, Release);
+        true
     }
 
     fn pop(&self, end: u64) -> Option<Deferred> {

@@ -50,6 +50,25 @@ impl Deferred {
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
+/// The number of entries that a thread runs at a time when it reclaims on the side, while it defers
+/// or leaves a section. It is a multiple of a batch, so that a backlog shrinks although each batch
+/// that is deferred adds to it. It bounds the time of the operation.
+pub(crate) const SLICE: u64 = 4 * BATCH;
+
+/// Returns a function for [`Queue::drain`] that lets it run a slice.
+pub(crate) fn slice() -> impl FnMut() -> bool {
+    let mut left = SLICE;
+    move || {
+        left -= 1;
+        left > 0
+    }
+}
+
+/// A function for [`Queue::drain`] that lets it run all that is due.
+pub(crate) fn everything() -> bool {
+    true
+}
+
 /// The number of entries ahead of the current one at which objects are prefetched. An object to be
 /// reclaimed may no longer be in the cache.
 const AHEAD: u64 = 8;
@@ -243,7 +262,7 @@ impl Queue {
         // Relaxed, both: heuristics.
         let has_urgent = || self.popped.load(Relaxed) < self.urgent.load(Relaxed);
         if has_urgent() {
-            self.drain(domain, marked);
+            self.drain(domain, marked, everything);
         }
         has_urgent()
     }
@@ -279,23 +298,32 @@ impl Queue {
         self.returned.load(Acquire) >= end
     }
 
-    /// Runs the entries whose grace period has passed, and drives grace periods. Returns at once if
-    /// another thread drains the queue.
-    pub(crate) fn drain(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) {
-        if let Some(consumer) = self.try_lock() {
-            consumer.drain(domain);
-        }
+    /// Runs the entries whose grace period has passed, and drives grace periods. `goes_on` is
+    /// called after each entry: if it returns false, the others are left. Returns whether any
+    /// entries have run: none if another thread drains the queue.
+    pub(crate) fn drain(
+        &self,
+        domain: &GracePeriods<impl Readers>,
+        _marked: &Reclaiming,
+        goes_on: impl FnMut() -> bool,
+    ) -> bool {
+        self.try_lock().is_some_and(|consumer| consumer.drain(domain, goes_on))
     }
 
     /// Like [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
     /// owner is active and will drain it, with warmer caches. Returns whether any entries are left.
-    pub(crate) fn drain_if_stale(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) -> bool {
+    pub(crate) fn drain_if_stale(
+        &self,
+        domain: &GracePeriods<impl Readers>,
+        _marked: &Reclaiming,
+        goes_on: impl FnMut() -> bool,
+    ) -> bool {
         let Some(consumer) = self.try_lock() else {
             return true;
         };
         // Relaxed: only the holder of the lock writes `popped`.
         if self.popped.load(Relaxed) < self.seen.get() {
-            consumer.drain(domain);
+            consumer.drain(domain, goes_on);
         }
         self.seen.set(self.end());
         self.popped.load(Relaxed) < self.seen.get()
@@ -346,17 +374,25 @@ impl Queue {
 struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
-    fn drain(&self, domain: &GracePeriods<impl Readers>) {
+    /// See [`Queue::drain`].
+    fn drain(&self, domain: &GracePeriods<impl Readers>, mut goes_on: impl FnMut() -> bool) -> bool {
+        let mut has_run = false;
         // The first pass is for the entries sealed before, the second for those pushed since. There
         // is no third, so that a function that defers another one does not make this loop endless.
         for _ in 0..2 {
             let sealed = self.seal(domain);
             // Relaxed: only the holder of the lock writes it.
             if self.0.popped.load(Relaxed) == sealed.end || !Self::may_run(domain, sealed) {
-                return;
+                break;
             }
-            while self.run_next(sealed.end) {}
+            while self.run_next(sealed.end) {
+                has_run = true;
+                if !goes_on() {
+                    return true;
+                }
+            }
         }
+        has_run
     }
 
     fn may_run(domain: &GracePeriods<impl Readers>, sealed: Sealed) -> bool {

@@ -263,7 +263,8 @@ impl<'a> Array<'a> {
     ///
     /// # Safety
     ///
-    /// The links are alive: the caller is in a read section, or no other thread uses the array.
+    /// The links of the chains that `is_wanted` accepts are alive: the caller is in a read section,
+    /// or no other thread uses the array.
     #[cfg(not(relativist_loom))]
     pub(super) unsafe fn prefetch_chains<L: AnyLink>(self, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
         use relativist_core::prefetch::prefetch;

@@ -199,10 +199,11 @@
 //!   keys. Within a read section at most one rename of the table takes effect. So of three lookups
 //!   in a section, of one key, of the other, and of the first again, at least one finds the entry
 //!   and at least one does not.
-//! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped after all
-//!   handles that may have found them, by a thread that uses the map, or by the one that drops it,
-//!   and not in a section of the process that the map has entered. A handle delays nothing else: no
-//!   resize, no other map, no update. If a handle or the map is leaked, nothing is dropped early.
+//! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped, and its
+//!   memory is freed, after all handles that may have found it, by a thread that uses the map, or
+//!   by the one that drops it, and not in a section of the process that the map has entered. A
+//!   handle delays nothing else: no resize, no other map, no update. No other reader delays this.
+//!   If a handle or the map is leaked, nothing is dropped early.
 //!
 //! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code
 //! with loom and shuttle. Iteration is checked with loom. For each of their waits, marks, locks and

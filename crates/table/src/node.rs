@@ -1,7 +1,6 @@
 //! The node of a map: link, key and value, in one allocation.
 
 use std::alloc::{Layout, handle_alloc_error};
-use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
@@ -105,7 +104,7 @@ impl<K, V> Node<K, V> {
         // neither.
         unsafe {
             let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
-            Self::free_later(link);
+            defer_raw(link.cast(), size_of::<Self>(), |link| Self::free(link.cast()));
             entry
         }
     }
@@ -132,38 +131,6 @@ impl<K, V> Node<K, V> {
             let _value = Value(&raw mut (*node).value);
             (&raw mut (*node).key).drop_in_place();
         }
-    }
-
-    /// Drops key and value, and frees the node after a grace period of the process.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
-    /// later reader can find it.
-    pub unsafe fn drop_entry_and_free_later(link: NonNull<Link>) {
-        struct FreedLater<K, V>(NonNull<Link>, PhantomData<Node<K, V>>);
-        impl<K, V> Drop for FreedLater<K, V> {
-            fn drop(&mut self) {
-                // SAFETY: key and value have been dropped, perhaps with a panic; the caller of the
-                // function guarantees the rest.
-                unsafe { Node::<K, V>::free_later(self.0) };
-            }
-        }
-        let _memory = FreedLater::<K, V>(link, PhantomData);
-        // SAFETY: guaranteed by the caller.
-        unsafe { Self::drop_entry(link) };
-    }
-
-    /// Frees a node whose key and value are gone after a grace period.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], key and value were dropped or moved out, and no
-    /// later reader can find it.
-    unsafe fn free_later(link: NonNull<Link>) {
-        // SAFETY: the function has nothing to drop, so it may run on any thread at any time; the
-        // caller guarantees the rest.
-        unsafe { defer_raw(link.cast(), size_of::<Self>(), |link| Self::free(link.cast())) };
     }
 
     /// Frees a node whose key and value are gone.

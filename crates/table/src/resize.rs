@@ -23,10 +23,12 @@
 //! holds locks: a step covers the chain of one bucket, or [`STEP`] heads.
 //!
 //! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at
-//! once, and reads a link only where it has to. If all links of a bucket go to the same finer
-//! bucket, the summary of the head shows it, and the chain is not walked; this holds for most short
-//! chains. The finer summary is less exact then. The cut makes summaries exact again, except where
-//! nothing has to be cut in a table that the background worker is about to grow again.
+//! once, and reads a link only where it has to. (Reading links of chains that are not locked takes
+//! a read section. If the links are those of a private domain, only the first ones are prefetched.)
+//! If all links of a bucket go to the same finer bucket, the summary of the head shows it, and the
+//! chain is not walked; this holds for most short chains. The finer summary is less exact then. The
+//! cut makes summaries exact again, except where nothing has to be cut in a table that the
+//! background worker is about to grow again.
 
 use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
@@ -229,9 +231,9 @@ impl<L: AnyLink> TableInner<L> {
         fine.set_base(Some(base));
         coarse.set_finer(Some(fine));
         if base == coarse {
-            fill_settled::<L>(coarse, fine)
+            fill_settled::<L>(coarse, fine, self.looks_ahead)
         } else {
-            fill_uncut::<L>(base, coarse, fine)
+            fill_uncut::<L>(base, coarse, fine, self.looks_ahead)
         }
         self.array.publish(fine);
         if base != coarse {
@@ -256,7 +258,8 @@ impl<L: AnyLink> TableInner<L> {
         let factor = fine.len() / base.len();
         let skips_exact_summaries = self.wants_more_than(fine.len());
         let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
-        for_each_step::<L>((base, fine), base, Order::Ascending, walks, |step| {
+        let chains = Chains { array: base, looks_ahead: self.looks_ahead, walks };
+        for_each_step::<L>((base, fine), &chains, Order::Ascending, |step| {
             cut::<L>(step, fine.scale(), skips_exact_summaries)
         });
         fine.set_base(None);
@@ -275,8 +278,8 @@ impl<L: AnyLink> TableInner<L> {
         fine.set_base(Some(coarse));
         // The order is descending, so that a step links the chains of its heads in front of those
         // that are joined already, and needs no other heads.
-        let order = Order::Descending;
-        for_each_step::<L>((coarse, fine), fine, order, |_| true, |step| join::<L>(&step, coarse.scale()));
+        let chains = Chains { array: fine, looks_ahead: self.looks_ahead, walks: |_| true };
+        for_each_step::<L>((coarse, fine), &chains, Order::Descending, |step| join::<L>(&step, coarse.scale()));
         self.array.publish(coarse);
         resizer.retire(fine);
         self.size_changed(coarse.len());
@@ -305,26 +308,52 @@ enum Order {
     Descending,
 }
 
+/// The chains that steps are about to walk.
+struct Chains<'a, W> {
+    /// The array whose heads lead to the links at present.
+    array: Array<'a>,
+    /// See [`TableInner::looks_ahead`].
+    looks_ahead: bool,
+    /// Returns, for the word of such a head, whether a step will walk its chain.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "loom does not model caches"))]
+    walks: W,
+}
+
+impl<W: Fn(Word) -> bool> Chains<'_, W> {
+    /// Prefetches the chains of these buckets that steps will walk. Call this before any of them is
+    /// locked, outside of read sections.
+    #[cfg(not(relativist_loom))]
+    fn prefetch<L: AnyLink>(&self, buckets: Range<usize>) {
+        let _guard = read();
+        // SAFETY: in a read section, in which links stay alive that are followed. Without
+        // `looks_ahead` none is.
+        unsafe { self.array.prefetch_chains::<L>(buckets, |word| self.looks_ahead && (self.walks)(word)) };
+    }
+
+    /// Does nothing, because loom does not model caches.
+    #[cfg(relativist_loom)]
+    fn prefetch<L: AnyLink>(&self, _: Range<usize>) {}
+}
+
 /// Calls `step` once for each coarse head, or several times, in this order, if the head covers more
-/// than [`STEP`] fine ones. `chained` is the array whose heads lead to the links at present.
-/// `walks` returns, for the word of such a head, whether the step will walk its chain. Such chains
-/// are prefetched, together with those of other groups, before any of them is locked.
+/// than [`STEP`] fine ones. Chains are prefetched, together with those of other groups, before any
+/// of them is locked.
 fn for_each_step<L: AnyLink>(
     (coarse, fine): (Array<'_>, Array<'_>),
-    chained: Array<'_>,
+    chains: &Chains<'_, impl Fn(Word) -> bool>,
     order: Order,
-    walks: impl Fn(Word) -> bool,
     mut step: impl FnMut(Step<'_>),
 ) {
     let factor = fine.len() / coarse.len();
     if factor <= STEP {
-        for_each_group::<L>(coarse, fine, chained, walks, |head, fines, group| {
+        for_each_group::<L>(coarse, fine, chains, |head, fines, group| {
             step(Step { head, fines, first: group, group, is_last: true });
         });
         return;
     }
+    let fine_chains = Chains { array: fine, looks_ahead: chains.looks_ahead, walks: |_| true };
     let take_step = |first| {
-        prefetch_chains::<L>(fine, first..first + STEP, |_| true);
+        fine_chains.prefetch::<L>(first..first + STEP);
         let group = first / factor * factor;
         let is_last = first + STEP == group + factor;
         step(Step {
@@ -347,17 +376,16 @@ fn for_each_step<L: AnyLink>(
 fn for_each_group<L: AnyLink>(
     coarse: Array<'_>,
     fine: Array<'_>,
-    chained: Array<'_>,
-    walks: impl Fn(Word) -> bool,
+    chains: &Chains<'_, impl Fn(Word) -> bool>,
     mut visit: impl FnMut(&Head, &[Head], usize),
 ) {
     let factor = fine.len() / coarse.len();
-    let per_group = chained.len() / coarse.len();
+    let per_group = chains.array.len() / coarse.len();
     let batch = (Array::BATCH / per_group).max(1);
     let mut group = 0;
     for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
         let first = group / factor * per_group;
-        prefetch_chains::<L>(chained, first..first + coarse.len() * per_group, &walks);
+        chains.prefetch::<L>(first..first + coarse.len() * per_group);
         // The steps will write to all of these heads soon.
         for heads in [coarse, fine] {
             heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
@@ -369,28 +397,16 @@ fn for_each_group<L: AnyLink>(
     }
 }
 
-/// Calls [`Array::prefetch_chains`] for a caller that is outside of read sections.
-#[cfg(not(relativist_loom))]
-fn prefetch_chains<L: AnyLink>(array: Array<'_>, buckets: Range<usize>, is_wanted: impl Fn(Word) -> bool) {
-    let _guard = read();
-    // SAFETY: in a read section.
-    unsafe { array.prefetch_chains::<L>(buckets, is_wanted) };
-}
-
-/// Does nothing, because loom does not model caches.
-#[cfg(relativist_loom)]
-fn prefetch_chains<L: AnyLink>(_: Array<'_>, _: Range<usize>, _: impl Fn(Word) -> bool) {}
-
 fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
 }
 
 /// Begins growing a table whose chains are cut: makes each fine head lead to the first link of its
 /// bucket.
-fn fill_settled<L: AnyLink>(coarse: Array<'_>, fine: Array<'_>) {
+fn fill_settled<L: AnyLink>(coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
     let factor = fine.len() / coarse.len();
-    let walks = |word: Word| word.sole_part(factor).is_none();
-    for_each_group::<L>(coarse, fine, coarse, walks, |head, fines, _| fill_bucket::<L>(head, fines, fine.scale()));
+    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
+    for_each_group::<L>(coarse, fine, &chains, |head, fines, _| fill_bucket::<L>(head, fines, fine.scale()));
 }
 
 fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
@@ -416,14 +432,14 @@ fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
 
 /// Like `fill_settled`, but for a table whose chains are uncut: they are those of a coarser array,
 /// `base`, which has the locks.
-fn fill_uncut<L: AnyLink>(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>) {
+fn fill_uncut<L: AnyLink>(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
     let factor = fine.len() / coarse.len();
     let step = STEP.min(coarse.len() / base.len());
-    let walks = |word: Word| word.sole_part(factor).is_none();
+    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
     let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
     for (number, (heads, fines)) in steps.enumerate() {
         let first = number * step;
-        prefetch_chains::<L>(coarse, first..first + step, walks);
+        chains.prefetch::<L>(first..first + step);
         store_all(fines, Word::EMPTY_FOLLOWER);
         let lock = &base.all()[first / (coarse.len() / base.len())];
         let locked = lock.lock();
@@ -552,6 +568,18 @@ mod tests {
     use super::*;
     use crate::Link;
 
+    /// T11: in a map with a private domain, the resizer does not read links of a chain that it has
+    /// not locked, because they may be freed meanwhile. (Reading this one ends the process.)
+    #[test]
+    fn links_of_a_domain_are_not_read_ahead() {
+        let array = Array::allocate(2).expect("memory for a few buckets");
+        let freed: *mut Link = std::ptr::without_provenance_mut(64);
+        array.all()[1].store(Word::EMPTY.with_first(freed));
+        Chains { array, looks_ahead: false, walks: |_| true }.prefetch::<Link>(0..array.len());
+        // SAFETY: no other code has it.
+        unsafe { array.free() };
+    }
+
     /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step
     /// covers at most [`STEP`] of them, however large the factor.
     #[test]
@@ -571,7 +599,8 @@ mod tests {
                     assert_eq!(step.is_last, end % factor == 0);
                     steps.push(step.first..end);
                 };
-                for_each_step::<Link>((coarse, fine), coarse, order, |_| true, take_step);
+                let chains = Chains { array: coarse, looks_ahead: true, walks: |_| true };
+                for_each_step::<Link>((coarse, fine), &chains, order, take_step);
                 if matches!(order, Order::Descending) && factor > STEP {
                     steps.reverse();
                 }

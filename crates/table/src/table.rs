@@ -96,6 +96,9 @@ pub(crate) struct TableInner<L: AnyLink = Link> {
     /// The binary logarithm of the number of buckets of the published array. Only the holder of the
     /// resizer's mutex changes it.
     bits: AtomicU8,
+    /// Whether the resizer follows links of chains that it has not locked, to prefetch the next
+    /// ones. It does so in sections of the process, so removed links have to wait for those.
+    pub(super) looks_ahead: bool,
     /// Locked before the resizer's mutex, to make that fair: otherwise a thread that resizes in a
     /// loop could starve the others.
     turn: Mutex<()>,
@@ -138,6 +141,17 @@ impl Table {
         dispose: unsafe fn(NonNull<Link>),
     ) -> Result<Self, AllocError> {
         Self::create(buckets, policy.into(), dispose)
+    }
+
+    /// Makes the resizer of a new table read only links of chains that it has locked. Then a
+    /// removed link has to wait only for lookups, updates and iterations that may have found it. If
+    /// they all run in sections of a private domain, too, it need not wait for a grace period of
+    /// the process.
+    ///
+    /// Resizes take longer, because they prefetch the first link of each chain only.
+    pub fn with_links_of_a_domain(mut self) -> Self {
+        Arc::get_mut(&mut self.inner).expect("no thread shares a new table").looks_ahead = false;
+        self
     }
 }
 
@@ -189,6 +203,7 @@ impl<L: AnyLink> Table<L> {
             requested: AtomicBool::new(false),
             resizing: AtomicBool::new(false),
             bits: AtomicU8::new(0),
+            looks_ahead: true,
             count: Counter::new(),
             in_flight: InFlightRename::new(),
             turn: Mutex::new(()),

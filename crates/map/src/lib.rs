@@ -43,7 +43,6 @@
 //! | change or insert | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
 //! | insert, change or remove, depending on the value | [`compute`](HashMap::compute) |
 //! | remove | [`remove`](HashMap::remove), [`remove_entry`](HashMap::remove_entry), [`remove_if`](HashMap::remove_if) |
-//! | change the key | [`rename`](HashMap::rename) |
 //! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
 //! | iterate | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
 //! | iterate in pieces | [`scan`](HashMap::scan) |
@@ -56,14 +55,14 @@
 //! # Two maps
 //!
 //! [`HashMap`] stores each entry in a node of its own. [`FlatMap`] stores entries inside its
-//! buckets, and has the same methods, except for [`rename`](HashMap::rename).
+//! buckets, and has the same methods.
 //!
 //! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
 //!   caches, or that are often updated, iterated over or cleared. A hit takes one cache
 //!   miss instead of two, and an update allocates no node.
 //! * Take `HashMap` for large entries; for types that are not [`Relocatable`], such as atomics and
 //!   mutexes that are not behind a pointer; if `Hash` of keys is slow or may panic, because
-//!   `FlatMap` calls it whenever it grows; if entries must keep their addresses; or to rename keys.
+//!   `FlatMap` calls it whenever it grows; or if entries must keep their addresses.
 //!
 //! A third one, [`PrivateMap`], is a `HashMap` with readers of its own: handles may be held across
 //! an `.await`, and keys and values may borrow. See the module [`private`].
@@ -99,7 +98,7 @@
 //! # assert_eq!(&*runtime.block_on(runtime.spawn(task)).unwrap(), "/");
 //! ```
 //!
-//! Resizing by hand and renaming do wait: call them from `spawn_blocking`.
+//! Resizing by hand does wait: call it from `spawn_blocking`.
 //!
 //! **Features.**
 //!
@@ -129,8 +128,8 @@
 //! * Automatic growth waits for no reader, and blocks neither lookups nor updates. A reader that
 //!   stays in its section delays shrinking, and the reclamation of memory in the whole process
 //!   ([`relativist_rcu`]).
-//! * Resizing by hand and [renaming](HashMap::rename) wait for readers. They panic if the calling
-//!   thread has a handle or a guard. (Growing a [`FlatMap`] by hand does not wait.)
+//! * Resizing by hand waits for readers. It panics if the calling thread has a handle or a guard.
+//!   (Growing a [`FlatMap`] by hand does not wait.)
 //!
 //! # Performance
 //!
@@ -175,7 +174,6 @@ mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
 pub mod private;
-mod rename;
 mod results;
 mod scan;
 #[cfg(feature = "serde")]
@@ -196,7 +194,6 @@ pub use parallel::ParIter;
 pub use private::PrivateMap;
 pub use relativist_rcu::{Guard, read};
 pub use relativist_table::{AllocError, Policy, PolicyError, Resizing, Stats};
-pub use rename::RenameError;
 pub use results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 pub use set::{HashSet, PinnedSet};
 

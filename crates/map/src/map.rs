@@ -108,15 +108,13 @@ use relativist_table::{self as raw, AllocError, Link};
 /// | iteration step | wait-free | the same on average: a few chains at a time are prefetched |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
-/// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
 /// buckets (up to 64 after many have been removed). An empty map takes 256 bytes: 232 in two
 /// allocations, and 24 of its own with the default hasher. It starts no thread. The first resize
-/// and the first rename allocate what they need. A map of some hundred buckets, or one that several
-/// threads update at the same time, counts its entries in 128 bytes per thread (at most 64 threads
-/// have their own).
+/// allocates what it needs. A map of some hundred buckets, or one that several threads update at the
+/// same time, counts its entries in 128 bytes per thread (at most 64 threads have their own).
 ///
 /// # Keys
 ///
@@ -152,10 +150,9 @@ use relativist_table::{self as raw, AllocError, Link};
 ///
 /// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
 /// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
-/// iterations take no locks, so they work in the child. An update, a resize or a rename in the
-/// child may wait for ever, unless the parent had only one thread when it forked. (Resizing an
-/// automatic map starts a second thread.) A child that needs more than lookups should call `exec`
-/// first.
+/// iterations take no locks, so they work in the child. An update or a resize in the child may wait
+/// for ever, unless the parent had only one thread when it forked. (Resizing an automatic map starts
+/// a second thread.) A child that needs more than lookups should call `exec` first.
 ///
 /// A global allocator must not update maps: updates allocate, partly under locks.
 ///

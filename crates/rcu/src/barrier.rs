@@ -109,7 +109,6 @@ pub(crate) fn light(fenced: bool) {
         cold_path();
         // Pairs with the fence in `heavy`.
         // litmus: entry-fence, slot-unseen, stripe-unseen, cut-unused, array-replaced
-        // litmus: rename-moves, rename-waits
         fence(SeqCst);
     } else {
         // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
@@ -123,7 +122,6 @@ pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
         // litmus: entry-fence, ticket-fence, stripe-unseen, cut-unused, array-replaced
-        // litmus: rename-moves, rename-waits
         fence(SeqCst);
     } else {
         // Pairs with the compiler fence in `light`. The fences around the call keep the compiler

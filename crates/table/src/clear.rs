@@ -17,9 +17,8 @@ impl<L: AnyLink> Table<L> {
     /// Takes time proportional to buckets and links. In a sparse table it takes time proportional
     /// to links alone, like [`Table::iter`]. Blocks like [`Table::entry`], once for each bucket
     /// that has links. Lookups stop finding all links of a bucket at the same instant, unless the
-    /// bucket is being resized. `unlinked` runs outside of locks. A link that is being
-    /// [renamed](Table::rename) may stay. If `unlinked` panics, the other links of the current
-    /// bucket are leaked.
+    /// bucket is being resized. `unlinked` runs outside of locks. If it panics, the other links of
+    /// the current bucket are leaked.
     pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<L>)) {
         let mut links = self.iter(guard);
         while let Some(link) = links.next() {

@@ -85,43 +85,6 @@
 //! count as having come before it. It still finds every entry that stays in the table: a removed
 //! entry still leads to the entry that came after it at that time, and so on.
 //!
-//! # Renaming
-//!
-//! A rename changes two places at once: it takes an entry out of the chain of the old key and puts
-//! it into that of the new one. No single store can do that. So a third place decides: the *link in
-//! flight* (`raw/in_flight.rs`). A lookup that has missed in its chain checks whether a rename has
-//! its entry in flight. Hits do not check, nor do misses that the head's summary answers.
-//!
-//! ```text
-//!   stage    empty | old key                    | new key  | recheck          | empty
-//!   finds          | the old key                | the new  | walks again      |
-//!   chains   old   | unlink .. wait for readers | link new | wait for readers |
-//! ```
-//!
-//! The stage is *old key* while the link is still in its chain, *new key* once it is in none, and
-//! *recheck* once it is in the new chain. So at every instant either a chain or the link in flight
-//! answers, for exactly one of the keys. The store that begins the stage *new key* gives the entry
-//! its new key.
-//!
-//! * A lookup reaches the link in flight only if the summary of its bucket lets it pass. So the bit
-//!   of the new hash is set before the stage *new key*, and the bit of the old hash is not cleared
-//!   before. While a link is in flight, removals leave summaries as they are.
-//! * In *recheck* the link in flight no longer counts: it may have been removed or replaced. A
-//!   lookup that has missed walks a second time, and the second walk decides. One more walk is
-//!   enough, because the next rename waits for this reader.
-//! * The first wait is needed because the link is not copied: a lookup that has reached it must get
-//!   to the end of the old chain. If another link takes its place, this wait is left out.
-//! * The second wait is for lookups that walked the new chain before the link was in it: *recheck*
-//!   may end only when they have left.
-//! * No lock is held during the waits, because a reader may be waiting for it. Between the two, an
-//!   update of the old key finds the link in flight, and may replace or remove it there.
-//! * If the new key is taken, or a function of the caller panics, the link goes back to where it
-//!   was: *old key*, *recheck*, *empty*.
-//!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So a table has at most
-//! one rename at a time, and no resize during it: neither has to handle the other's intermediate
-//! states, and a lookup checks only one link in flight.
-//!
 //! # Sparse tables
 //!
 //! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a
@@ -168,25 +131,22 @@
 //!   and resizes happen during the call.
 //! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose
 //!   hash is at most its own. Their number is bounded by the length of the chain, plus the links
-//!   that other threads insert ahead of the lookup while it walks. (During a rename, a lookup that
-//!   misses may walk the chain twice.)
+//!   that other threads insert ahead of the lookup while it walks.
 //! * **T3** Operations on a key are linearizable. That includes real time: an update executes a
 //!   full barrier before it returns, in most cases by unlocking, so a lookup that begins later sees
 //!   the update. (During a resize an update changes the newest array first, see `raw/group.rs`.)
-//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer or of
-//!   a rename on it. It never waits for readers, except by the bound on deferred work. A step of
-//!   the resizer covers the chain of one bucket, or at most 64 heads with their chains, whatever
-//!   the sizes. (A rename waits for readers, and for other renames and resizes by hand.)
+//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer on
+//!   it. It never waits for readers, except by the bound on deferred work. A step of the resizer
+//!   covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.
 //! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use
 //!   the new array. Chains are cut after one grace period, which several growths may share. So no
 //!   reader, however long it stays, delays the automatic growth of any map. A replaced array is
 //!   freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
-//!   or a rename waits for readers, the automatic growth of the same map waits, too.)
+//!   waits for readers, the automatic growth of the same table waits, too.)
 //! * **T6** If the new array cannot be allocated, the table keeps the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
 //!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
-//!   together. (An entry that is renamed during the iteration may be seen or not. One that the
-//!   rename replaced may be seen under both keys.)
+//!   together.
 //! * **T8** A reference that was found stays valid and unchanged as long as the guard. Objects are
 //!   never moved or copied.
 //! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
@@ -195,16 +155,13 @@
 //!   for itself. A panic in a destructor that runs on the background resizer's thread does not end
 //!   the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
 //!   halfway through a resize.
-//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two
-//!   keys. Within a read section at most one rename of the table takes effect. So of three lookups
-//!   in a section, of one key, of the other, and of the first again, at least one finds the entry
-//!   and at least one does not.
 //! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped after all
 //!   handles that may have found them, by a thread that uses the map, or by the one that drops it,
 //!   and not in a section of the process that the map has entered. A handle delays nothing else: no
 //!   resize, no other map, no update. If a handle or the map is leaked, nothing is dropped early.
 //!
-//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code
-//! with loom and shuttle. Iteration is checked with loom. For each of their waits, marks, locks and
-//! publications, `ci/mutation.sh` builds a copy of the code that leaves it out, and checks that a
-//! test fails.
+//! (T10 was about the move of an entry to another key, which is in `relativist-papers` now.)
+//!
+//! The resize is model-checked: the algorithm in Promela (`proofs/`), the code with loom. Iteration
+//! is checked with loom. For each of their waits, marks, locks and publications, `ci/mutation.sh`
+//! builds a copy of the code that leaves it out, and checks that a test fails.

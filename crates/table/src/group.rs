@@ -79,9 +79,6 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
-    /// Takes a link out of the chain while a link in flight may need its summary bit: the bit
-    /// stays.
-    Unlink,
 }
 
 impl<L: AnyLink> TableInner<L> {
@@ -90,18 +87,6 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         reentrancy::enter(self);
-        self.lock_chain(hash, guard)
-    }
-
-    /// Locks a second group for a [rename](super::rename), which holds the resizer's mutex.
-    pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
-        reentrancy::enter_again(self);
-        self.lock_chain(hash, guard)
-    }
-
-    /// Locks the chain. The caller has entered the table in this thread's list of tables.
-    #[inline(always)]
-    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
@@ -272,15 +257,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
         }
     }
 
-    /// Like [`LockedGroup::splice`], but keeps the lock. The table must not be in a resize.
-    pub(super) fn splice_locked(&mut self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
-        if change == Change::Insert {
-            self.mark_occupied(hash);
-        }
-        self.set_locked(place.updated(self.word, self.scale, to, change, hash));
-        place.link(to);
-    }
-
     /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket.
     /// `None` during a resize, when the chain is longer than the bucket.
     pub(super) fn unlink_all(self) -> Option<(*mut L, Scale)> {
@@ -288,38 +264,8 @@ impl<L: AnyLink> LockedGroup<'_, L> {
             return None;
         }
         let (first, scale) = (self.word.first(), self.scale);
-        let word = match self.inner.in_flight.kind_of_removal() {
-            Change::Remove => Word::EMPTY,
-            _ => self.word.with_first(std::ptr::null_mut::<L>()),
-        };
-        self.unlock(word);
+        self.unlock(Word::EMPTY);
         Some((first, scale))
-    }
-
-    /// Inserts a link after those of equal hash, and keeps the lock.
-    pub(super) fn insert_locked(&mut self, new: NonNull<L>, hash: Hash) {
-        let place = self.search(hash, |_| false);
-        prepare(new, hash, place.after);
-        self.splice_locked(place, new.as_ptr(), Change::Insert, hash);
-    }
-
-    /// Sets the summary bit of a link that lookups are about to find.
-    pub(super) fn announce_locked(&mut self, hash: Hash) {
-        self.set_locked(self.word.with_summary_of(hash, self.scale));
-    }
-
-    /// Clears the summary bit of a link that lookups don't find any more, unless another link needs
-    /// the bit.
-    pub(super) fn forget_locked(&mut self, hash: Hash) {
-        if self.search(hash, |_| false).is_sole_user_of_its_summary_bit(hash, self.scale) {
-            self.set_locked(self.word.without_summary_of(hash, self.scale));
-        }
-    }
-
-    fn set_locked(&mut self, word: Word) {
-        debug_assert!(self.finest().is_none());
-        self.head.set_locked(word);
-        self.word = word;
     }
 
     #[inline(always)]
@@ -417,7 +363,7 @@ impl<L: AnyLink> Place<L> {
         match change {
             Change::Insert => word.with_summary_of(hash, scale),
             Change::Remove if self.is_sole_user_of_its_summary_bit(hash, scale) => word.without_summary_of(hash, scale),
-            Change::Remove | Change::Replace | Change::Unlink => word,
+            Change::Remove | Change::Replace => word,
         }
     }
 

@@ -37,8 +37,7 @@ impl<L: AnyLink> Table<L> {
     /// Iterates in the order of the hashes. Updates and resizes may run at the same time.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is
-    /// resized. One that is inserted, removed or [renamed](Table::rename) during the iteration may
-    /// be seen or not.
+    /// resized. One that is inserted or removed during the iteration may be seen or not.
     ///
     /// Each step is wait-free, except for the empty buckets that it passes: a whole iteration takes
     /// time proportional to buckets and links. In a table that has few links for its buckets,
@@ -75,9 +74,9 @@ impl<L: AnyLink> Table<L> {
     /// the last. If `n` is 0, visits one link. Returns the cursor for the next call, or `None`
     /// after the last link. The first call takes cursor 0.
     ///
-    /// A link that is in the table from the first call of a scan to the last, and isn't
-    /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
-    /// cursor is a hash, and links with smaller hashes have been visited.
+    /// A link that is in the table from the first call of a scan to the last is visited exactly
+    /// once. No guard is needed between the calls: a cursor is a hash, and links with smaller hashes
+    /// have been visited.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
         let mut last = None;
         let mut links = self.iter_from(cursor, guard);

@@ -48,7 +48,7 @@ use relativist_core::sync::Relaxed;
 /// The maximum number of heads of the finer array that the resizer changes under one lock.
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
-/// The state of resizes. Its mutex is held to resize and to rename.
+/// The state of resizes. Its mutex is held to resize.
 #[derive(Default)]
 pub(super) struct Resizer {
     /// Allocated by the first resize, because many tables have none.

@@ -10,7 +10,6 @@ use relativist_rcu::{Guard, active_barrier, is_reading, read};
 use super::array::{AllocError, Array, AtomicArray};
 use super::contents::dispose_of_all;
 use super::head::Head;
-use super::in_flight::InFlightRename;
 use super::link::{AnyLink, links_from};
 use super::resize::{Resizer, free_later};
 use super::{CompactLink, Hash, Link};
@@ -79,14 +78,12 @@ pub struct Table<L: AnyLink = Link> {
 /// The state that the table shares with the resize worker. Small, because a program may have many
 /// tables that stay empty (`tests/empty.rs`).
 ///
-/// The count comes last and lookups read the first two fields. So lookups in a small table, for
-/// which each update changes the count, do not lose their cache line.
+/// Lookups read the first field, and the count comes last. So lookups in a small table, for which
+/// each update changes the count, do not lose their cache line.
 #[repr(C)]
 pub(crate) struct TableInner<L: AnyLink = Link> {
     /// Only the resizer replaces it, and frees the old one after a grace period.
     pub(super) array: AtomicArray,
-    /// The rename in progress.
-    pub(super) in_flight: InFlightRename<L>,
     dispose: unsafe fn(NonNull<L>),
     pub(super) policy: Policy,
     /// Set while updates need not ask the worker to check this table: a request is pending, or the
@@ -104,7 +101,7 @@ pub(crate) struct TableInner<L: AnyLink = Link> {
     pub(super) count: Counter,
 }
 
-/// The mutexes of resizers and renames.
+/// The mutexes of resizers.
 static RESIZER: Site = Site::new("map_resizer");
 
 /// Statistics of the resizer.
@@ -190,7 +187,6 @@ impl<L: AnyLink> Table<L> {
             resizing: AtomicBool::new(false),
             bits: AtomicU8::new(0),
             count: Counter::new(),
-            in_flight: InFlightRename::new(),
             turn: Mutex::new(()),
             resizer: Mutex::new(Resizer::default()),
             counts: Counts::default(),
@@ -484,7 +480,7 @@ impl<L: AnyLink> TableInner<L> {
 
 impl<L: AnyLink> worker::Resize for TableInner<L> {
     fn advance_resize(&self) -> bool {
-        // A resize by hand or a rename may hold the mutex as long as readers stay.
+        // A resize by hand may hold the mutex as long as readers stay.
         let Some(mut resizer) = self.try_lock_resizer() else { return true };
         // Cleared before this thread reads the count, so that a later update makes a new request.
         // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it

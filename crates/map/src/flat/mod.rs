@@ -23,7 +23,7 @@
 //! | an update | allocates nothing, unless a bucket overflows or types need to be dropped | an allocation or a deferred free |
 //! | types | [`Relocatable`]: no `Mutex` or atomic in the entry itself | any that are `Send + Sync` |
 //! | addresses of entries | change when the map is resized, and may change when their bucket is updated | stay as long as the entry |
-//! | renaming keys, intrusive use | no | [`rename`](crate::HashMap::rename), [`raw`](crate::raw) |
+//! | intrusive use | no | no, but its table has it: `relativist-table` |
 //!
 //! # Consistency and progress
 //!

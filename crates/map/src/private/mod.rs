@@ -3,7 +3,7 @@
 //!
 //! [`PrivateMap`] is a [`HashMap`](crate::HashMap) whose entries are protected by a
 //! [private domain](relativist_rcu::Domain) of their own instead of the domain of the process. It
-//! has the same operations, except for [`rename`](crate::HashMap::rename). What differs:
+//! has the same operations. What differs:
 //!
 //! | | [`PrivateMap`] | [`HashMap`](crate::HashMap) |
 //! |---|---|---|

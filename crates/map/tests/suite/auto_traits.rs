@@ -9,7 +9,7 @@ use std::hash::RandomState;
 use relativist::{
     AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap,
     FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError,
-    PrivateMap, RenameError, Resizing, Stats, Values, flat, private,
+    PrivateMap, Resizing, Stats, Values, flat, private,
 };
 use relativist_table::{self as raw, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 
@@ -136,8 +136,6 @@ auto_traits! {
     CompareExchangeError<'static, OnlySync> => - + + +,
     ExhaustedError<u64, u64> => + + + +,
     ExhaustedError<u64, OnlySend> => + - + +,
-    RenameError<u64> => + + + +,
-    RenameError<OnlySync> => - + + +,
     Builder => + + + +,
     Builder<OnlySend> => + - + +,
     flat::Builder => + + + +,
@@ -154,7 +152,6 @@ auto_traits! {
     Table => + + + +,
     Link => + + + +,
     raw::Hash => + + + +,
-    raw::RenameError => + + + +,
     raw::Iter<'static> => - - + +,
     FindAll<'static> => - - + +,
     Entry<'static> => - - + +,

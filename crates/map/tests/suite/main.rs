@@ -31,7 +31,6 @@ mod panics;
 mod parallel;
 mod reentrance;
 mod references;
-mod rename;
 mod rendezvous;
 mod scan;
 mod serialized;

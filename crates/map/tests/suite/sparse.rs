@@ -17,7 +17,6 @@ type Map = HashMap<u64, u64, Hashing>;
 enum Operation {
     Insert(u64),
     Remove(u64),
-    Rename(u64, u64),
     /// Inserts the second number of keys, beginning with the first.
     InsertFrom(u64, u64),
     RemoveFrom(u64, u64),
@@ -34,7 +33,6 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         prop_oneof![
             6 => key().prop_map(Operation::Insert),
             6 => key().prop_map(Operation::Remove),
-            3 => (key(), key()).prop_map(|(old, new)| Operation::Rename(old, new)),
             1 => (key(), 0..300u64).prop_map(|(key, n)| Operation::InsertFrom(key, n)),
             2 => (key(), 0..300u64).prop_map(|(key, n)| Operation::RemoveFrom(key, n)),
             1 => (11..15u32).prop_map(Operation::ResizeTo),
@@ -62,7 +60,6 @@ impl Pair {
         match operation {
             Operation::Insert(key) => self.insert(key),
             Operation::Remove(key) => self.remove(key),
-            Operation::Rename(old, new) => self.rename(old, new),
             Operation::InsertFrom(key, n) => (key..key + n).for_each(|key| self.insert(key)),
             Operation::RemoveFrom(key, n) => (key..key + n).for_each(|key| self.remove(key)),
             Operation::ResizeTo(bits) => self.map.resize_to(1 << bits).unwrap(),
@@ -80,14 +77,6 @@ impl Pair {
     fn remove(&mut self, key: u64) {
         self.map.pin().remove(&key);
         self.model.remove(&key);
-    }
-
-    /// The value moves to the new key.
-    fn rename(&mut self, old: u64, new: u64) {
-        if self.map.rename(&old, new).is_ok() && old != new {
-            let value = self.model.remove(&old).expect("it was there");
-            assert_eq!(self.model.insert(new, value), None);
-        }
     }
 
     fn scan(&self, n: usize) -> Vec<(u64, u64)> {

@@ -34,7 +34,6 @@
 //! |---|---|
 //! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by any type that is [`Equivalent`] to the key |
 //! | look up without a guard | [`get_copied`](HashMap::get_copied), [`get_cloned`](HashMap::get_cloned), [`contains`](HashMap::contains) |
-//! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which returns an error if memory is exhausted |
 //! | insert many at once | [`insert_many`](HashMap::insert_many), `extend` |
@@ -166,7 +165,6 @@ struct Readme;
 mod access;
 mod builder;
 mod bulk;
-mod cached;
 mod fill;
 pub mod flat;
 mod iter;
@@ -184,7 +182,6 @@ mod variance;
 
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
-pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use flat::{FlatMap, FlatSet, Relocatable};
 pub use iter::{IntoIter, Iter, Keys, Values};

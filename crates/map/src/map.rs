@@ -122,8 +122,7 @@ use relativist_table::{self as raw, AllocError, Link};
 /// integers and byte arrays, takes a few loads, from memory that the lookup has fetched with the
 /// link anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost one more cache miss, and a
 /// call of a comparison that does not know the length at compile time (Mosberger, "Map Library
-/// Design Notes", 1996, section 3; `benches/key_size.rs`). Where one key is looked up many times in
-/// a row, [`Pinned::cached`] saves hashing it.
+/// Design Notes", 1996, section 3; `benches/key_size.rs`).
 ///
 /// # Bounds
 ///

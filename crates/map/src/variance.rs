@@ -162,28 +162,6 @@
 //! }
 //! ```
 //!
-//! A cached handle:
-//!
-//! ```compile_fail,E0308
-//! use relativist::Cached;
-//! use std::hash::RandomState;
-//! type Any = for<'a> fn(&'a str);
-//! type Static = fn(&'static str);
-//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Static, RandomState> {
-//!     it
-//! }
-//! ```
-//!
-//! ```
-//! use relativist::Cached;
-//! use std::hash::RandomState;
-//! type Any = for<'a> fn(&'a str);
-//! type Static = fn(&'static str);
-//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Any, RandomState> {
-//!     it
-//! }
-//! ```
-//!
 //! A selective removal, which has the map:
 //!
 //! ```compile_fail,E0308
@@ -352,28 +330,6 @@
 //! type Any = for<'a> fn(&'a str);
 //! type Static = fn(&'static str);
 //! fn narrow<'x>(it: PinnedSet<'x, Any, RandomState>) -> PinnedSet<'x, Any, RandomState> {
-//!     it
-//! }
-//! ```
-//!
-//! A cached handle:
-//!
-//! ```compile_fail,E0308
-//! use relativist::flat::Cached;
-//! use std::hash::RandomState;
-//! type Any = for<'a> fn(&'a str);
-//! type Static = fn(&'static str);
-//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Static, RandomState> {
-//!     it
-//! }
-//! ```
-//!
-//! ```
-//! use relativist::flat::Cached;
-//! use std::hash::RandomState;
-//! type Any = for<'a> fn(&'a str);
-//! type Static = fn(&'static str);
-//! fn narrow<'x>(it: Cached<'x, 'x, u32, Any, RandomState>) -> Cached<'x, 'x, u32, Any, RandomState> {
 //!     it
 //! }
 //! ```

@@ -25,7 +25,6 @@ struct Readme;
 
 mod array;
 mod batch;
-mod cached_lookup;
 mod clear;
 mod contents;
 pub mod design;
@@ -52,7 +51,6 @@ pub mod worker;
 compile_error!("relativist-table keeps a pointer and 16 bits more in a word: it needs a 64-bit target");
 
 pub use array::AllocError;
-pub use cached_lookup::CachedLookup;
 pub use exclusive::{Exclusive, ExclusivePlace};
 pub use hash::Hash;
 pub use iter::{Iter, Prefetched};

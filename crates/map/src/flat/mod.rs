@@ -64,7 +64,6 @@ mod array;
 mod bucket;
 mod builder;
 mod bulk;
-mod cached;
 mod chain;
 mod iter;
 mod map;
@@ -81,7 +80,6 @@ mod word;
 
 pub use builder::Builder;
 pub use bulk::{Drain, ExtractIf, Keys, Values};
-pub use cached::Cached;
 pub use iter::{IntoIter, Iter};
 pub use map::{FlatMap, Pinned};
 #[cfg(feature = "rayon")]

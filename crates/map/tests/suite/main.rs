@@ -10,7 +10,6 @@ mod alongside;
 mod atomic;
 mod auto_traits;
 mod batch;
-mod cached;
 mod cases;
 mod collections;
 mod compact;

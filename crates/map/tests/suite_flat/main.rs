@@ -12,8 +12,6 @@ mod alongside;
 mod atomic;
 #[path = "../suite/batch.rs"]
 mod batch;
-#[path = "../suite/cached.rs"]
-mod cached;
 #[path = "../suite/cases.rs"]
 mod cases;
 #[path = "../suite/collections.rs"]

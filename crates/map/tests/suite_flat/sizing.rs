@@ -111,19 +111,6 @@ fn grows_by_hand_under_a_handle() {
     assert_eq!((map.buckets(), map.len()), (64, 1000));
 }
 
-/// The map grows while a handle remembers an entry, and the entry is replaced at its new place.
-#[test]
-fn a_remembered_entry_is_not_returned_after_it_has_moved() {
-    let map: HashMap<u64, u64> = HashMap::from([(7, 0)]);
-    let pinned = map.pin();
-    let mut cached = pinned.cached();
-    for round in 1..10 {
-        assert_eq!(cached.get(&7), Some(&(round - 1)));
-        map.resize_to(2 << round).unwrap();
-        pinned.insert(7, round);
-    }
-}
-
 /// Threads with handles make the map larger at the same time. None of them shrinks it.
 #[test]
 fn threads_with_handles_grow_a_map() {

@@ -85,15 +85,6 @@
 //! count as having come before it. It still finds every entry that stays in the table: a removed
 //! entry still leads to the entry that came after it at that time, and so on.
 //!
-//! # Sparse tables
-//!
-//! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a
-//! sparse table leaves a bitmap of the buckets that may have links, for later iterations
-//! (Mosberger, "Map Library Design Notes", 1996, section 2.4). It is installed empty. It is filled
-//! when a grace period has passed, because from then on all updates see it and set its bits. Bits
-//! are never cleared: a bitmap in which most bits are stale is replaced by an empty one. Dense
-//! tables have none, and lookups never look at it; see `raw/occupancy.rs`.
-//!
 //! # Types
 //!
 //! The table lists which types can be sent to other threads or shared with them, and their variance

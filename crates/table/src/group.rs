@@ -192,9 +192,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     #[inline(always)]
     pub(super) fn splice(self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
-        if change == Change::Insert {
-            self.mark_occupied(hash);
-        }
         if change == Change::Insert && place.before.is_some() {
             self.announce(hash);
         }
@@ -232,17 +229,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
             [None, _] => None,
             [first, second] => second.as_ref().or(first.as_ref()),
         }
-    }
-
-    /// Marks the buckets that are empty and about to have a link, for iterations: see
-    /// `occupancy.rs`.
-    #[inline(always)]
-    fn mark_occupied(&self, hash: Hash) {
-        if self.word.is_empty() {
-            // SAFETY: the array was found under the guard that lives for `'g`.
-            unsafe { self.array.mark_occupied(hash) };
-        }
-        self.levels.iter().flatten().for_each(|level| level.mark_occupied(hash));
     }
 
     /// Sets the summary bits of a link that is about to be reachable by another one: see the top of
@@ -314,14 +300,6 @@ impl Level<'_> {
         let words = heads.iter().take(MAX_DISTANCE).map(Head::load);
         let first = words.map(Word::first).find(|first: &*mut L| !first.is_null());
         first.or((heads.len() <= MAX_DISTANCE).then_some(null_mut()))
-    }
-
-    #[cold]
-    fn mark_occupied(&self, hash: Hash) {
-        if self.head.load().is_empty() {
-            // SAFETY: as in `LockedGroup::mark_occupied`.
-            unsafe { self.array.mark_occupied(hash) };
-        }
     }
 }
 

@@ -37,7 +37,6 @@ mod link;
 mod lookup;
 mod multimap;
 pub mod node;
-mod occupancy;
 mod policy;
 mod recycle;
 mod resize;

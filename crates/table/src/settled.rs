@@ -11,7 +11,6 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
-use super::array::Array;
 use super::group::{Change, Place, prepare, walk};
 use super::hash::Scale;
 use super::head::{Head, Word};
@@ -27,7 +26,6 @@ use relativist_core::sync::full_fence;
 /// Methods that unlock take `&mut self`: passing the struct by value would copy it through memory.
 struct LockedBucket<'g, L: AnyLink> {
     inner: &'g TableInner<L>,
-    array: Array<'g>,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
@@ -44,10 +42,9 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     fn try_lock_bucket<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Option<LockedBucket<'g, L>> {
         reentrancy::enter(self);
-        let array = self.array(guard);
-        let (head, scale) = array.head_and_scale(hash);
+        let (head, scale) = self.array(guard).head_and_scale(hash);
         match head.try_lock_if_settled() {
-            Some(word) => Some(LockedBucket { inner: self, array, head, word, scale, is_locked: true }),
+            Some(word) => Some(LockedBucket { inner: self, head, word, scale, is_locked: true }),
             None => {
                 reentrancy::leave(self);
                 None
@@ -75,17 +72,12 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     unsafe fn try_insert_first(&self, new: NonNull<L>, hash: Hash, guard: &Guard) -> bool {
         reentrancy::assert_outside(self);
-        let array = self.array(guard);
-        let (head, scale) = array.head_and_scale(hash);
+        let (head, scale) = self.array(guard).head_and_scale(hash);
         let word = head.load();
         if !word.is_free_and_settled() || !word.is_after(hash, scale) {
             return false;
         }
         prepare(new, hash, word.first());
-        if word.is_empty() {
-            // SAFETY: the array was found under the guard.
-            unsafe { array.mark_occupied(hash) };
-        }
         head.try_replace(word, word.with_first(new.as_ptr()).with_summary_of(hash, scale))
     }
 }
@@ -317,10 +309,6 @@ impl<L: AnyLink> LockedBucket<'_, L> {
     /// `new` is valid, and may be inserted. The place was found under this lock.
     unsafe fn insert(&mut self, place: Place<L>, new: NonNull<L>, hash: Hash) {
         prepare(new, hash, place.after);
-        if place.before.is_none() && self.word.is_empty() {
-            // SAFETY: the array was found under the guard.
-            unsafe { self.array.mark_occupied(hash) };
-        }
         // Announced before its predecessor leads to it: see `group.rs`.
         if place.before.is_some() && !self.word.may_contain(hash, self.scale) {
             self.head.set_locked(self.word.with_summary_of(hash, self.scale));

@@ -45,7 +45,7 @@
 //! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
 //! | iterate | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
 //! | iterate in pieces | [`scan`](HashMap::scan) |
-//! | set the initial size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
+//! | set the initial size | [`with_capacity`](HashMap::with_capacity), [`builder`](HashMap::builder) |
 //! | resize by hand | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread resizes the map |
 //!
 //! [`HashSet`] is the set, and [`PinnedSet`] its handle. The folder `examples` has a short program

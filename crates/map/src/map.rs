@@ -247,32 +247,6 @@ impl<K, V> HashMap<K, V> {
     pub fn builder() -> Builder {
         Builder::new()
     }
-
-    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
-    /// leaves enough memory for their entries. The map keeps that size until it is resized by hand.
-    ///
-    /// This is how the Linux kernel sizes its hash tables at boot, from the memory that a cache may
-    /// use (Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 3). As that paper advises,
-    /// there are fewer buckets than memory would allow: when the budget is used up, a bucket has
-    /// between 1/2 and slightly more than 1 entry on average.
-    ///
-    /// The budget covers the buckets, and the entries with their keys and values. Subtract from
-    /// `bytes` what keys and values own on the heap, and the overhead of the allocator. The map
-    /// does not enforce the budget: the caller has to stop inserting.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
-    ///
-    /// ```
-    /// use relativist::HashMap;
-    /// // 32 bytes for an entry, 16 for the two buckets that go with it.
-    /// let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 10);
-    /// assert_eq!(map.buckets(), 2048);
-    /// ```
-    pub fn with_capacity_for_memory(bytes: usize) -> Self {
-        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
-    }
 }
 
 impl<K, V, S> HashMap<K, V, S> {

@@ -54,7 +54,6 @@ const HARMLESS: &[&str] = &[
     "try_unlink",
     "with_capacity",
     "with_capacity_and_hasher",
-    "with_capacity_for_memory",
     "with_compact_links",
     "with_hasher",
 ];

@@ -1,6 +1,6 @@
 //! Tables of our results and the paper's.
 
-use relativist::HashMap;
+use relativist_table::{Link, Table};
 
 use super::events::{CACHES, Cache};
 use super::kernel::Kernel;
@@ -23,8 +23,8 @@ pub fn describe(results: &Results, with_histograms: bool) -> String {
             text += &histograms(last);
         }
     }
-    text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; relativist's map if all of it were for such objects, by \
-            with_capacity_for_memory.\n\n"
+    text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; our table's if all of it were for such objects and their \
+            buckets.\n\n"
         + &sizing()
 }
 
@@ -141,14 +141,17 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
-    /// Returns the number of buckets of our map when objects of `BYTES` bytes fill the memory.
-    fn ours<const BYTES: usize>(memory: usize) -> String {
-        count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
+    /// Returns the number of buckets of our table when objects of `bytes` bytes fill the memory,
+    /// each with a key of 16 bytes and a link: the largest power of two that leaves enough memory
+    /// for half an object per bucket.
+    fn ours(bytes: usize, memory: usize) -> String {
+        let entry = size_of::<Link>() + 16 + bytes;
+        count(1 << (memory / (Table::BYTES_PER_BUCKET + entry / 2)).ilog2())
     }
     let rows = [32_usize, 64, 128, 256, 512].map(|megabytes| {
         let memory = megabytes << 20;
         let (fixed, sized) = (Kernel::reference(), Kernel::sized(memory as u64));
-        let ours = [ours::<4096>(memory), ours::<1024>(memory), ours::<128>(memory), ours::<392>(memory)];
+        let ours = [4096, 1024, 128, 392].map(|bytes| ours(bytes, memory));
         let cell = |(cache, ours): (Cache, String)| {
             format!("{}, {}; {ours}", count(fixed.choice(cache).buckets), count(sized.choice(cache).buckets))
         };

@@ -7,7 +7,8 @@
 //!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
-//! that are sorted by hash. [`relativist_table::design`] explains it and lists the guarantees.
+//! that are sorted by hash. [`relativist_table::design`] explains it and lists the guarantees;
+//! [`design`] has those of the maps.
 //!
 //! # Usage
 //!
@@ -165,6 +166,7 @@ struct Readme;
 mod access;
 mod builder;
 mod bulk;
+pub mod design;
 mod fill;
 pub mod flat;
 mod iter;

@@ -18,7 +18,7 @@
 //! the 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half
 //! an entry per bucket it answers 31 of 32 misses without touching an entry. If it shows that a new
 //! link comes first, and the bucket is neither locked nor part of a resize, one exchange of the
-//! head inserts the link (`raw/settled.rs`).
+//! head inserts the link (`settled.rs`).
 //!
 //! # Resizing
 //!
@@ -87,34 +87,18 @@
 //!
 //! # Types
 //!
-//! The table lists which types can be sent to other threads or shared with them, and their variance
-//! in the types of keys and values. `tests/suite/auto_traits.rs` checks the first, and doctests
-//! that must not compile check the second (`variance.rs`). A map can be filled only if its keys and
-//! values are `Send + Sync + 'static`, because removed entries are dropped later, on any thread. A
-//! [`PrivateMap`](crate::PrivateMap) drops them on threads that use the map, so there they need not
-//! be `'static`.
+//! | type | `Send` | `Sync` |
+//! |---|---|---|
+//! | [`Table`](crate::Table), [`Link`](crate::Link), [`CompactLink`](crate::CompactLink) | always: the caller of `insert` answers for the objects | always |
+//! | [`Entry`](crate::Entry), [`Iter`](crate::Iter), [`FindAll`](crate::FindAll) | never: locks and guards are their thread's | never |
 //!
-//! | type | `Send` if | `Sync` if | variance in keys and values |
-//! |---|---|---|---|
-//! | [`HashMap`](crate::HashMap), [`HashSet`](crate::HashSet), [`IntoIter`](crate::IntoIter) | keys and values are `Send + Sync`, the hasher `Send` | they are `Send + Sync`, the hasher `Sync` | invariant: `insert` takes `&self` |
-//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
-//! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
-//! | [`PrivateMap`](crate::PrivateMap), [`private::IntoIter`](crate::private::IntoIter) | as for `HashMap` | as for `HashMap` | invariant |
-//! | [`private::Pinned`](crate::private::Pinned), [`private::ExtractIf`](crate::private::ExtractIf), [`private::Drain`](crate::private::Drain) | the map is `Sync`: the guard belongs to no thread | the map is `Sync` | invariant: they borrow the map |
-//! | [`private::Iter`](crate::private::Iter), [`private::Keys`](crate::private::Keys), [`private::Values`](crate::private::Values) | keys and values are `Sync` | the same | covariant |
-//! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
-//! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder), [`flat::Builder`](crate::flat::Builder) | their contents are | their contents are | covariant |
-//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` answers for the objects | always | |
-//! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
+//! All are `UnwindSafe` and `RefUnwindSafe` (T9).
 //!
-//! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
-//!
-//! A reference to a key or a value lives no longer than the guard and the map. The guard keeps
-//! removed entries alive, the map all others. Memory safety does not rely on the destructors of
-//! handles, iterators and guards: a leaked [`Drain`](crate::Drain) leaves entries in the map, and a
-//! leaked guard keeps its section open. Nor does it rely on correct `Hash`, `Eq` and `Equivalent`:
-//! if they are wrong, lookups may miss entries, and a key may be in the map twice. A leaked
-//! `raw::Entry` keeps its bucket locked.
+//! A link that was found is alive as long as the guard. Memory safety does not rely on the
+//! destructors of entries, iterators and guards: a leaked entry keeps its bucket locked, and a
+//! leaked guard keeps its section open. Nor does it rely on correct comparisons: if they are wrong,
+//! lookups may miss links, and a key may be in the table twice. The maps of `relativist` rely on
+//! this; their own types are in the design of that crate.
 //!
 //! # Guarantees
 //!
@@ -125,7 +109,7 @@
 //!   that other threads insert ahead of the lookup while it walks.
 //! * **T3** Operations on a key are linearizable. That includes real time: an update executes a
 //!   full barrier before it returns, in most cases by unlocking, so a lookup that begins later sees
-//!   the update. (During a resize an update changes the newest array first, see `raw/group.rs`.)
+//!   the update. (During a resize an update changes the newest array first, see `group.rs`.)
 //! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer on
 //!   it. It never waits for readers, except by the bound on deferred work. A step of the resizer
 //!   covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.
@@ -146,12 +130,9 @@
 //!   for itself. A panic in a destructor that runs on the background resizer's thread does not end
 //!   the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
 //!   halfway through a resize.
-//! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped after all
-//!   handles that may have found them, by a thread that uses the map, or by the one that drops it,
-//!   and not in a section of the process that the map has entered. A handle delays nothing else: no
-//!   resize, no other map, no update. If a handle or the map is leaked, nothing is dropped early.
 //!
-//! (T10 was about the move of an entry to another key, which is in `relativist-papers` now.)
+//! (T10, the move of an entry to another key, is in `relativist-papers`, and T11, about private
+//! domains, in the design of `relativist`.)
 //!
 //! The resize is model-checked: the algorithm in Promela (`proofs/`), the code with loom. Iteration
 //! is checked with loom. For each of their waits, marks, locks and publications, `ci/mutation.sh`

@@ -1,6 +1,6 @@
 //! What the map does, apart from races (`stress`) and the order of memory accesses (`loom`).
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 

@@ -76,7 +76,7 @@ run relativist "${programs[@]}"
 mapfile -t programs < <(tests rcu 'loom|fork')
 run relativist-rcu "${programs[@]}"
 run relativist-memcache --tests
-run relativist-baselines --tests
+run relativist-papers --no-default-features --tests
 
 cargo build --locked "${flags[@]}" --target "$triple" --package relativist-capi
 "$gnu-gcc" -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread crates/capi/tests/table.c \

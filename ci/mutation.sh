@@ -18,7 +18,7 @@ mutated=$target/mutated
 limit=240
 # Many mutations are noticed because something never happens.
 patience=20
-crates="core rcu table map cache baselines"
+crates="core rcu table map cache papers"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
 # merged; the lines in conflict are marked as in any merge.
@@ -83,12 +83,12 @@ export CARGO_PROFILE_RELEASE_LTO=off
 build() {
   (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
     "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
-    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(core|rcu|table|map|cache|baselines)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(core|rcu|table|map|cache|papers)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
-build plain "" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-baselines --lib --tests
-build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --lib --test loom
+build plain "" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --tests
+build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --test loom
 # executable CRATE BINARY: its path. `loom` and `loom-lib` are of a build of their own. A binary of another crate is
 # "crate:binary".
 executable() {

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-4}
-programs='^(rcu|map|baselines|cache|testing) |^server lib '
+programs='^(rcu|map|cache|testing) |^papers (lib|readonly|suite) |^server lib '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
 # the stacks of all threads.

@@ -109,8 +109,8 @@ must increase. If that interface was never released, write the file again: ci/re
 
 dependencies() {
   cargo deny --locked check --hide-inclusion-graph licenses sources
-  # The workbench is not published. Its competitors bring dependencies in several versions.
-  cargo deny --locked --exclude relativist-bench --exclude relativist-baselines check --hide-inclusion-graph bans
+  # The workbench, the papers and the checker are not published. Its competitors bring dependencies in several versions.
+  cargo deny --locked --exclude relativist-bench --exclude relativist-papers --exclude relativist-check check --hide-inclusion-graph bans
   [ "$mode" = --dry-run ] || cargo deny --locked check --hide-inclusion-graph advisories
 }
 

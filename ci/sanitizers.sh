@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [thread | address] [rcu] [map] [baselines] [cache] [server]; all of these by default. Runs RCU's
+# ci/sanitizers.sh [thread | address] [rcu] [map] [papers] [cache] [server]; all of these by default. Runs RCU's
 # tests, the stress tests of the map and of the papers' tables, the tests of the cache, and the server's
 # tests over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
 # the synchronisation of the standard library, too, so that is built with it.
@@ -32,10 +32,10 @@ check() {
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
     map) run --package relativist --test stress --test stress_flat --test stress_private ;;
-    baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
+    papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
     cache) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
-    *) echo "sanitizers: no tests for $1: rcu, map, baselines, cache, server" >&2; exit 1 ;;
+    *) echo "sanitizers: no tests for $1: rcu, map, papers, cache, server" >&2; exit 1 ;;
   esac
 }
 
@@ -68,7 +68,7 @@ for sanitizer in $sanitizers; do
   else
     RUSTFLAGS+=" -Cunsafe-allow-abi-mismatch=sanitizer"
   fi
-  for crate in ${@:-rcu map baselines cache server}; do
+  for crate in ${@:-rcu map papers cache server}; do
     check "$crate"
   done
 done

@@ -91,13 +91,12 @@ pub use clock::{Clock, Ticker};
 pub use eviction::observer::EvictionObserver;
 pub use expiry::Expiry;
 pub use item::hit::{Hit, Lookup};
-pub use item::layout::{ITEM_OVERHEAD, MAX_KEY};
+pub use item::large_value::{ReservedValue, ValueRef};
+pub use item::layout::{ITEM_OVERHEAD, ItemShape, MAX_KEY};
 pub use item::new::{New, Value};
-pub use item::reserved::{ItemShape, ReservedValue};
 pub use item::status::Marks;
-pub use item::value_ref::{ValueRef, ValueSource};
-pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
+pub use memory::request::OutOfMemory;
 #[doc(inline)]
 pub use relativist_core::eviction as policy;
 pub use relativist_table::Stats as TableStats;

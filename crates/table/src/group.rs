@@ -30,8 +30,8 @@ use relativist_rcu::Guard;
 use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
+use super::inner::TableInner;
 use super::link::AnyLink;
-use super::table::TableInner;
 use super::{Hash, Link};
 use relativist_core::reentrancy;
 

@@ -1,7 +1,5 @@
 //! Tables of our results and the paper's.
 
-use relativist_table::{Link, Table};
-
 use super::events::{CACHES, Cache};
 use super::kernel::Kernel;
 use super::replay::Outcome;
@@ -141,12 +139,14 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
+    /// The bytes of a bucket and of a link of our table.
+    const BUCKET: usize = 8;
+    const LINK: usize = 16;
     /// Returns the number of buckets of our table when objects of `bytes` bytes fill the memory,
     /// each with a key of 16 bytes and a link: the largest power of two that leaves enough memory
     /// for half an object per bucket.
     fn ours(bytes: usize, memory: usize) -> String {
-        let entry = size_of::<Link>() + 16 + bytes;
-        count(1 << (memory / (Table::BYTES_PER_BUCKET + entry / 2)).ilog2())
+        count(1 << (memory / (BUCKET + (LINK + 16 + bytes) / 2)).ilog2())
     }
     let rows = [32_usize, 64, 128, 256, 512].map(|megabytes| {
         let memory = megabytes << 20;

@@ -51,12 +51,6 @@ pub fn assert_outside<T>(table: &T) {
     });
 }
 
-/// Adds the table again. Call before locking a second bucket of it. Only renames do this: they
-/// cannot wait for themselves.
-pub fn enter_again<T>(table: &T) {
-    LOCKED_TABLES.with(|locked| locked.push(address(table)));
-}
-
 /// Removes the table. Call just before or after unlocking a bucket. Tables may be removed in any
 /// order.
 #[inline(always)]

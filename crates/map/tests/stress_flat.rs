@@ -1,7 +1,7 @@
 //! Threads that do everything at once with a flat map, under continuous resizing. Also run under
 //! the sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 

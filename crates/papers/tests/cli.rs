@@ -77,7 +77,7 @@ fn caches_prints_tables_next_to_the_papers() {
         folder.path().display()
     );
     let (text, document) = measure(&line);
-    for expected in ["Table 4", "4361.3", "Table 6", "4596.2", "2.2.16", "sum-pct", "with_capacity_for_memory"] {
+    for expected in ["Table 4", "4361.3", "Table 6", "4596.2", "2.2.16", "sum-pct", "our table's"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let outcomes = document["results"]["tables"][1]["outcomes"][0].as_array().unwrap();

@@ -9,7 +9,6 @@ use std::ptr::{NonNull, null_mut};
 use super::hash::{Hash, Scale};
 use super::head::{Head, Word};
 use super::link::AnyLink;
-use super::occupancy::Occupancy;
 use relativist_core::memory;
 use relativist_core::sync::{Acquire, AtomicPtr, Release};
 
@@ -45,9 +44,6 @@ struct Header {
     /// The newest finer array whose heads updates maintain while they hold a lock here. Null before
     /// the table grows.
     finer: AtomicPtr<Header>,
-    /// The bitmap of buckets that may have links, if an iteration has installed one; null
-    /// otherwise. See `occupancy.rs`.
-    occupancy: AtomicPtr<Occupancy>,
 }
 
 /// A pointer to a bucket array that is alive during `'a`.
@@ -134,7 +130,6 @@ impl<'a> Array<'a> {
                 scale: Scale::of_bits(bits),
                 base: AtomicPtr::new(null_mut()),
                 finer: AtomicPtr::new(null_mut()),
-                occupancy: AtomicPtr::new(null_mut()),
             });
         }
         let array = Self { header, alive: PhantomData };
@@ -167,8 +162,6 @@ impl<'a> Array<'a> {
     /// No thread may use the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
-        // SAFETY: guaranteed by the caller.
-        unsafe { self.free_occupancy() };
         // SAFETY: header and heads are valid, and no thread uses them any more. (Dropping them does
         // nothing, except that loom's atomics check this.)
         unsafe {
@@ -200,11 +193,6 @@ impl<'a> Array<'a> {
     #[inline(always)]
     pub(super) fn scale(self) -> Scale {
         self.header().scale
-    }
-
-    #[inline(always)]
-    pub(super) fn occupancy_pointer(self) -> &'a AtomicPtr<Occupancy> {
-        &self.header().occupancy
     }
 
     /// Returns the binary logarithm of the number of buckets.

@@ -7,7 +7,7 @@ use relativist_rcu::Guard;
 
 use super::array::Array;
 use super::link::AnyLink;
-use super::lookup::first_not_smaller;
+use super::lookup::{first_not_smaller, walk};
 use super::{Hash, Link, Table};
 
 impl Table {
@@ -39,7 +39,7 @@ impl<L: AnyLink> Table<L> {
                 let hash = L::part_of(hash);
                 let index = batch * Table::<Link>::BATCH + n;
                 // SAFETY: found by `first_links` under the guard.
-                found(index, unsafe { self.find_from(first, hash, |link| is_match(index, link), guard) });
+                found(index, unsafe { walk(first, hash, |link| is_match(index, link)) });
             }
         }
     }

@@ -9,9 +9,9 @@ use std::ptr::{NonNull, null_mut};
 use super::array::{AllocError, Array};
 use super::group::{Change, Place, prepare, walk};
 use super::head::{Head, Word};
+use super::inner::{TableInner, bits_for};
 use super::link::{Chained, links_from};
-use super::resize::Resizer;
-use super::table::{TableInner, bits_for};
+use super::resizer::Resizer;
 use super::{Hash, Link, Table};
 use crate::policy::Resizing;
 use relativist_core::sync::{MutexGuard, Relaxed};
@@ -106,10 +106,6 @@ impl<'t> Exclusive<'t> {
         let ExclusivePlace { head, word, place, hash } = *at;
         prepare(new, hash, place.after);
         let change = if at.is_occupied() { Change::Replace } else { Change::Insert };
-        if word.is_empty() {
-            // SAFETY: no other thread uses the array.
-            unsafe { self.array.mark_occupied(hash) };
-        }
         head.store(place.updated(word, self.array.scale(), new.as_ptr(), change, hash));
         place.link(new.as_ptr());
         self.inserted += usize::from(change == Change::Insert);

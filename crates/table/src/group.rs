@@ -30,8 +30,8 @@ use relativist_rcu::Guard;
 use super::array::Array;
 use super::hash::Scale;
 use super::head::{Head, Word};
+use super::inner::TableInner;
 use super::link::AnyLink;
-use super::table::TableInner;
 use super::{Hash, Link};
 use relativist_core::reentrancy;
 
@@ -79,9 +79,6 @@ pub(super) enum Change {
     Insert,
     Replace,
     Remove,
-    /// Takes a link out of the chain while a link in flight may need its summary bit: the bit
-    /// stays.
-    Unlink,
 }
 
 impl<L: AnyLink> TableInner<L> {
@@ -90,18 +87,6 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     pub(super) fn lock_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         reentrancy::enter(self);
-        self.lock_chain(hash, guard)
-    }
-
-    /// Locks a second group for a [rename](super::rename), which holds the resizer's mutex.
-    pub(super) fn lock_second_group<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
-        reentrancy::enter_again(self);
-        self.lock_chain(hash, guard)
-    }
-
-    /// Locks the chain. The caller has entered the table in this thread's list of tables.
-    #[inline(always)]
-    fn lock_chain<'g>(&'g self, hash: Hash, guard: &'g Guard) -> LockedGroup<'g, L> {
         let array = self.array(guard);
         let (head, scale) = array.head_and_scale(hash);
         if let Some(word) = head.try_lock_if_settled() {
@@ -207,9 +192,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
     /// Makes the chain lead to `to` at `place`, adjusts heads and summaries, and unlocks.
     #[inline(always)]
     pub(super) fn splice(self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
-        if change == Change::Insert {
-            self.mark_occupied(hash);
-        }
         if change == Change::Insert && place.before.is_some() {
             self.announce(hash);
         }
@@ -249,17 +231,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
         }
     }
 
-    /// Marks the buckets that are empty and about to have a link, for iterations: see
-    /// `occupancy.rs`.
-    #[inline(always)]
-    fn mark_occupied(&self, hash: Hash) {
-        if self.word.is_empty() {
-            // SAFETY: the array was found under the guard that lives for `'g`.
-            unsafe { self.array.mark_occupied(hash) };
-        }
-        self.levels.iter().flatten().for_each(|level| level.mark_occupied(hash));
-    }
-
     /// Sets the summary bits of a link that is about to be reachable by another one: see the top of
     /// this file.
     #[cold]
@@ -272,15 +243,6 @@ impl<L: AnyLink> LockedGroup<'_, L> {
         }
     }
 
-    /// Like [`LockedGroup::splice`], but keeps the lock. The table must not be in a resize.
-    pub(super) fn splice_locked(&mut self, place: Place<L>, to: *mut L, change: Change, hash: Hash) {
-        if change == Change::Insert {
-            self.mark_occupied(hash);
-        }
-        self.set_locked(place.updated(self.word, self.scale, to, change, hash));
-        place.link(to);
-    }
-
     /// Unlinks the whole chain and unlocks. Returns the first link, and the scale of the bucket.
     /// `None` during a resize, when the chain is longer than the bucket.
     pub(super) fn unlink_all(self) -> Option<(*mut L, Scale)> {
@@ -288,38 +250,8 @@ impl<L: AnyLink> LockedGroup<'_, L> {
             return None;
         }
         let (first, scale) = (self.word.first(), self.scale);
-        let word = match self.inner.in_flight.kind_of_removal() {
-            Change::Remove => Word::EMPTY,
-            _ => self.word.with_first(std::ptr::null_mut::<L>()),
-        };
-        self.unlock(word);
+        self.unlock(Word::EMPTY);
         Some((first, scale))
-    }
-
-    /// Inserts a link after those of equal hash, and keeps the lock.
-    pub(super) fn insert_locked(&mut self, new: NonNull<L>, hash: Hash) {
-        let place = self.search(hash, |_| false);
-        prepare(new, hash, place.after);
-        self.splice_locked(place, new.as_ptr(), Change::Insert, hash);
-    }
-
-    /// Sets the summary bit of a link that lookups are about to find.
-    pub(super) fn announce_locked(&mut self, hash: Hash) {
-        self.set_locked(self.word.with_summary_of(hash, self.scale));
-    }
-
-    /// Clears the summary bit of a link that lookups don't find any more, unless another link needs
-    /// the bit.
-    pub(super) fn forget_locked(&mut self, hash: Hash) {
-        if self.search(hash, |_| false).is_sole_user_of_its_summary_bit(hash, self.scale) {
-            self.set_locked(self.word.without_summary_of(hash, self.scale));
-        }
-    }
-
-    fn set_locked(&mut self, word: Word) {
-        debug_assert!(self.finest().is_none());
-        self.head.set_locked(word);
-        self.word = word;
     }
 
     #[inline(always)]
@@ -369,14 +301,6 @@ impl Level<'_> {
         let first = words.map(Word::first).find(|first: &*mut L| !first.is_null());
         first.or((heads.len() <= MAX_DISTANCE).then_some(null_mut()))
     }
-
-    #[cold]
-    fn mark_occupied(&self, hash: Hash) {
-        if self.head.load().is_empty() {
-            // SAFETY: as in `LockedGroup::mark_occupied`.
-            unsafe { self.array.mark_occupied(hash) };
-        }
-    }
 }
 
 impl<L: AnyLink> Drop for LockedGroup<'_, L> {
@@ -417,7 +341,7 @@ impl<L: AnyLink> Place<L> {
         match change {
             Change::Insert => word.with_summary_of(hash, scale),
             Change::Remove if self.is_sole_user_of_its_summary_bit(hash, scale) => word.without_summary_of(hash, scale),
-            Change::Remove | Change::Replace | Change::Unlink => word,
+            Change::Remove | Change::Replace => word,
         }
     }
 

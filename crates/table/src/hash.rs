@@ -59,7 +59,7 @@ impl Hash {
         self.0 >> scale.shift == other.0 >> scale.shift
     }
 
-    /// Returns the hash with this mixed value, as [`Hash::mixed`] returns it.
+    /// Returns the hash with this mixed value, as [`Hash::get`] returns it.
     pub const fn from_mixed(mixed: u64) -> Self {
         Self(mixed)
     }

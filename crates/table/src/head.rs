@@ -219,7 +219,7 @@ impl Head {
     pub(super) fn store(&self, word: Word) {
         // Release: pairs with the Acquire in `load` and `lock`.
         // litmus: chain-head, array-filled, base-found, summary-announced, newest-first
-        // litmus: rename-announced, rename-moves, chain-relocked
+        // litmus: chain-relocked
         self.0.store(word.0, Release);
     }
 

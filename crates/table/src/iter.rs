@@ -6,7 +6,6 @@ use relativist_rcu::Guard;
 
 use super::array::Array;
 use super::link::AnyLink;
-use super::occupancy::{NextBucket, OccupancyCursor};
 use super::{Hash, Link, Table};
 
 /// An iterator over the links of a table, in the order of their hashes; see [`Table::iter`].
@@ -18,8 +17,6 @@ pub struct Iter<'t, L: AnyLink = Link> {
     from: u64,
     /// The hash at which the current bucket ends; `None` for the last bucket.
     end: Option<u64>,
-    /// Skips empty buckets; `None` in a table that has few empty buckets.
-    occupancy: Option<OccupancyCursor<'t>>,
     /// How far memory was prefetched.
     pub prefetched: Prefetched,
 }
@@ -37,14 +34,10 @@ impl<L: AnyLink> Table<L> {
     /// Iterates in the order of the hashes. Updates and resizes may run at the same time.
     ///
     /// A link that is in the table throughout is seen exactly once, however often the table is
-    /// resized. One that is inserted, removed or [renamed](Table::rename) during the iteration may
-    /// be seen or not.
+    /// resized. One that is inserted or removed during the iteration may be seen or not.
     ///
     /// Each step is wait-free, except for the empty buckets that it passes: a whole iteration takes
-    /// time proportional to buckets and links. In a table that has few links for its buckets,
-    /// repeated iterations take time proportional to the links alone: the first iterations record
-    /// which buckets have links, in a bitmap of 1/64 the size of the buckets, and later ones skip
-    /// the other buckets.
+    /// time proportional to buckets and links.
     pub fn iter<'t>(&'t self, guard: &'t Guard) -> Iter<'t, L> {
         self.iter_from(0, guard)
     }
@@ -56,38 +49,31 @@ impl<L: AnyLink> Table<L> {
     /// between two hashes, and another one may continue at any later time: together they see a link
     /// that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t, L> {
-        let array = self.inner().array(guard);
-        let occupancy = array.is_sparse(self.len()).then(OccupancyCursor::default);
-        if occupancy.is_some() {
-            // SAFETY: the guard lives for `'t`.
-            unsafe { array.prepare_occupancy() };
-        }
-        Iter::new(self, guard, from, occupancy, Prefetched::default())
+        self.iter_part(from, Prefetched::default(), guard)
     }
 
-    /// Like `iter_from`, but visits each bucket, also in sparse tables. Use it for iterations over
-    /// a part of the table.
+    /// Like `iter_from`, but continues an iteration that has prefetched memory already.
     pub fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t, L> {
-        Iter::new(self, guard, from, None, prefetched)
+        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, prefetched };
+        iter.enter_bucket();
+        iter
     }
 
     /// Visits `n` links from `cursor` on, or fewer at the end, and all others with the same hash as
     /// the last. If `n` is 0, visits one link. Returns the cursor for the next call, or `None`
     /// after the last link. The first call takes cursor 0.
     ///
-    /// A link that is in the table from the first call of a scan to the last, and isn't
-    /// [renamed](Table::rename), is visited exactly once. No guard is needed between the calls: a
-    /// cursor is a hash, and links with smaller hashes have been visited.
+    /// A link that is in the table from the first call of a scan to the last is visited exactly
+    /// once. No guard is needed between the calls: a cursor is a hash, and links with smaller hashes
+    /// have been visited.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
         let mut last = None;
-        let mut links = self.iter_from(cursor, guard);
         let mut visited = 0;
-        while let Some(link) = links.next() {
+        for link in self.iter_from(cursor, guard) {
             // SAFETY: reached within the section, as in `find`.
             let hash = unsafe { link.as_ref() }.hash();
             // Links with equal hashes have no order that would be the same in the next call.
             if visited >= n && last.is_some_and(|last| last != hash) {
-                links.replace_if_stale();
                 return Some(hash.get());
             }
             visited += 1;
@@ -98,19 +84,7 @@ impl<L: AnyLink> Table<L> {
     }
 }
 
-impl<'t, L: AnyLink> Iter<'t, L> {
-    fn new(
-        table: &'t Table<L>,
-        guard: &'t Guard,
-        from: u64,
-        occupancy: Option<OccupancyCursor<'t>>,
-        prefetched: Prefetched,
-    ) -> Self {
-        let mut iter = Self { table, guard, next: null_mut(), from, end: None, occupancy, prefetched };
-        iter.enter_bucket();
-        iter
-    }
-
+impl<L: AnyLink> Iter<'_, L> {
     /// Continues at this hash, which is the end of a bucket; `None` for the end of the last bucket.
     pub(super) fn skip_to(&mut self, hash: Option<u64>) {
         self.next = null_mut();
@@ -121,17 +95,8 @@ impl<'t, L: AnyLink> Iter<'t, L> {
     /// end of the bucket.
     fn enter_bucket(&mut self) {
         let array = self.table.inner().array(self.guard);
-        let mut from = Hash::from_mixed(self.from);
-        if let Some(occupancy) = &mut self.occupancy {
-            let bucket = from.bucket(array.scale());
-            // SAFETY: the guard lives for `'t`.
-            match unsafe { occupancy.step(array, bucket) } {
-                NextBucket::At(next) if next == bucket => {}
-                NextBucket::At(next) => from = Hash::start_of_bucket(next, array.scale()),
-                NextBucket::End => return self.end = None,
-            }
-        }
-        if self.occupancy.is_none() && from.get() >= self.prefetched.until {
+        let from = Hash::from_mixed(self.from);
+        if self.from >= self.prefetched.until {
             // Prefetches twice as many as the last time: a long iteration probably continues, while
             // one call of a scan may be short.
             let batch = (self.prefetched.batch * 2).clamp(2, Array::BATCH);
@@ -139,17 +104,8 @@ impl<'t, L: AnyLink> Iter<'t, L> {
             let until = unsafe { array.prefetch_batch::<L>(from, batch) };
             self.prefetched = Prefetched { until, batch };
         }
-        self.from = from.get();
         self.next = array.head(from).load().first();
         self.end = from.end_of_bucket(array.scale());
-    }
-
-    /// See [`OccupancyCursor::replace_if_stale`].
-    fn replace_if_stale(&mut self) {
-        if let Some(occupancy) = &mut self.occupancy {
-            // SAFETY: the guard lives for `'t`.
-            unsafe { occupancy.replace_if_stale(self.table.inner().array(self.guard)) };
-        }
     }
 }
 
@@ -174,11 +130,7 @@ impl<L: AnyLink> Iterator for Iter<'_, L> {
             }
             self.next = null_mut();
             // After the last bucket `end` stays `None`.
-            let Some(end) = self.end else {
-                self.replace_if_stale();
-                return None;
-            };
-            self.from = end;
+            self.from = self.end?;
             self.enter_bucket();
         }
     }

@@ -12,10 +12,9 @@
 //! | [`Table::find`], [`Table::find_many`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
 //! | [`Table::entry`], [`Table::insert`], [`Table::remove`], [`Table::unlink`] | updates: lock one bucket |
 //! | [`Table::insert_if_absent`] | an update that in most cases takes no lock |
-//! | [`Table::rename`], [`Table::rename_to`] | give an object another key |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
-//! The examples `raw_intrusive.rs`, `raw_multimap.rs` and `rename.rs` show how to use it.
+//! The examples `raw_intrusive.rs` and `raw_multimap.rs` show how to use it.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -25,8 +24,8 @@ use relativist_testing as _;
 struct Readme;
 
 mod array;
+mod automatic;
 mod batch;
-mod cached_lookup;
 mod clear;
 mod contents;
 pub mod design;
@@ -34,17 +33,16 @@ mod exclusive;
 mod group;
 mod hash;
 mod head;
-mod in_flight;
+mod inner;
 mod iter;
 mod link;
 mod lookup;
 mod multimap;
 pub mod node;
-mod occupancy;
 mod policy;
 mod recycle;
-mod rename;
 mod resize;
+mod resizer;
 mod settled;
 mod stats;
 mod table;
@@ -55,7 +53,6 @@ pub mod worker;
 compile_error!("relativist-table keeps a pointer and 16 bits more in a word: it needs a 64-bit target");
 
 pub use array::AllocError;
-pub use cached_lookup::CachedLookup;
 pub use exclusive::{Exclusive, ExclusivePlace};
 pub use hash::Hash;
 pub use iter::{Iter, Prefetched};
@@ -63,7 +60,6 @@ pub use link::{AnyLink, CompactLink, Link};
 pub use multimap::FindAll;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use relativist_rcu::{Guard, read};
-pub use rename::RenameError;
 pub use settled::{Unlinked, Unsettled, Waiters};
 pub use stats::Stats;
 pub use table::{Table, assert_outside_sections};

@@ -3,7 +3,7 @@
 use std::ptr::{NonNull, null_mut, with_exposed_provenance_mut};
 
 use super::Hash;
-use relativist_core::sync::{Acquire, AtomicBits, AtomicPtr, AtomicU64, Relaxed, Release};
+use relativist_core::sync::{Acquire, AtomicBits, AtomicPtr, Relaxed, Release};
 
 /// The part of an object that links it into a table: 16 bytes, embedded in the object, usually as
 /// the first field of a `#[repr(C)]` struct.
@@ -13,31 +13,20 @@ use relativist_core::sync::{Acquire, AtomicBits, AtomicPtr, AtomicU64, Relaxed, 
 #[derive(Debug)]
 pub struct Link {
     next: AtomicPtr<Link>,
-    /// A [`Hash`](struct@Hash). A rename changes it while no reader can reach the link through a
-    /// chain.
-    hash: AtomicU64,
+    hash: Hash,
 }
 
 impl Link {
-    /// Creates a link that is in no table. The hash determines its place; only
-    /// [`Table::rename`](super::Table::rename) changes it.
+    /// Creates a link that is in no table. The hash determines its place.
     #[inline]
     pub fn new(hash: Hash) -> Self {
-        Self { next: AtomicPtr::new(null_mut()), hash: AtomicU64::new(hash.get()) }
+        Self { next: AtomicPtr::new(null_mut()), hash }
     }
 
-    /// Returns the hash of the link: that of [`Link::new`], or that of the last rename.
+    /// Returns the hash that was passed to [`Link::new`].
     #[inline(always)]
     pub fn hash(&self) -> Hash {
-        // Relaxed: published by the store that makes the link reachable.
-        Hash::from_mixed(self.hash.load(Relaxed))
-    }
-
-    /// Changes the hash of a link that is in no chain. All readers that reached it through a chain
-    /// have left.
-    pub(super) fn set_hash(&self, hash: Hash) {
-        // Relaxed: as above.
-        self.hash.store(hash.get(), Relaxed);
+        self.hash
     }
 }
 
@@ -50,7 +39,7 @@ impl Link {
 /// updates and resizes panic, and later updates of the same bucket may wait forever. Objects from a
 /// general allocator may lie further apart: use an arena. Beyond 2^23 buckets the summaries of the
 /// table rule out less and less. Two links whose hashes differ only in the lower 37 bits count as
-/// links of equal hash. Compact links cannot be renamed.
+/// links of equal hash.
 ///
 /// ```
 /// use relativist_table::{CompactLink, Hash};
@@ -143,23 +132,11 @@ impl AnyLink for CompactLink {}
 
 /// What a table does with a link.
 pub trait Chained: Send + Sync + 'static {
-    /// Whether a [rename](super::Table::rename) can move a link of this kind.
-    const CAN_BE_RENAMED: bool;
-
     /// Returns the part of a hash that links of this kind have.
     fn part_of(hash: Hash) -> Hash;
 
     /// Returns the hash of the link.
     fn hash(&self) -> Hash;
-
-    /// Like `hash`, but for lookups. A plain load can be part of a comparison, while an atomic load
-    /// is a separate instruction.
-    ///
-    /// # Safety
-    ///
-    /// The caller has reached the link through a chain, in a read section that has not ended, so no
-    /// thread changes the hash.
-    unsafe fn hash_in_chain(&self) -> Hash;
 
     /// Sets the successor of a link that no reader can reach yet.
     ///
@@ -181,8 +158,6 @@ pub trait Chained: Send + Sync + 'static {
 }
 
 impl Chained for Link {
-    const CAN_BE_RENAMED: bool = true;
-
     #[inline(always)]
     fn part_of(hash: Hash) -> Hash {
         hash
@@ -191,13 +166,6 @@ impl Chained for Link {
     #[inline(always)]
     fn hash(&self) -> Hash {
         self.hash()
-    }
-
-    #[inline(always)]
-    unsafe fn hash_in_chain(&self) -> Hash {
-        // SAFETY: `set_hash` is called when the readers that reached the link through a chain have
-        // left, and before others can reach it.
-        Hash::from_mixed(unsafe { *self.hash.as_ptr() })
     }
 
     #[inline(always)]
@@ -210,23 +178,19 @@ impl Chained for Link {
     fn next(&self) -> *mut Link {
         // Acquire: pairs with the Release in `set_next`: the caller sees the next link as it was
         // published.
-        // litmus: chain-next, cut-unused, cut-left, rename-unlinked, newest-first
-        // litmus: summary-announced
+        // litmus: chain-next, cut-unused, cut-left, newest-first, summary-announced
         self.next.load(Acquire)
     }
 
     #[inline(always)]
     unsafe fn set_next(&self, next: *mut Link) {
         // Release: pairs with the Acquire in `next`.
-        // litmus: chain-next, cut-lockable, shrink-joined, summary-announced, rename-unlinked
+        // litmus: chain-next, cut-lockable, shrink-joined, summary-announced
         self.next.store(next, Release);
     }
 }
 
 impl Chained for CompactLink {
-    /// `Table::rename` exists only for the other kind.
-    const CAN_BE_RENAMED: bool = false;
-
     #[inline(always)]
     fn part_of(hash: Hash) -> Hash {
         Hash::from_mixed(hash.get() & Self::HASH)
@@ -234,12 +198,6 @@ impl Chained for CompactLink {
 
     #[inline(always)]
     fn hash(&self) -> Hash {
-        self.hash()
-    }
-
-    /// An atomic load all the same, because updates change the other part of the word.
-    #[inline(always)]
-    unsafe fn hash_in_chain(&self) -> Hash {
         self.hash()
     }
 

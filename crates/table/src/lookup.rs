@@ -4,7 +4,6 @@ use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
-use super::in_flight::MissOutcome;
 use super::link::AnyLink;
 use super::{Hash, Table};
 
@@ -17,10 +16,7 @@ impl<L: AnyLink> Table<L> {
     /// links whose whole hash is equal. Most misses are answered by the head alone.
     ///
     /// Finds every link that is in the table throughout the call. The link stays valid as long as
-    /// the guard, even if another thread removes it. During a [rename](Table::rename) a miss may
-    /// walk the chain twice.
-    ///
-    /// (If `is_match` captures by `move`, the code for renames costs other lookups nothing.)
+    /// the guard, even if another thread removes it.
     #[inline(always)]
     pub fn find(&self, hash: Hash, is_match: impl FnMut(NonNull<L>) -> bool, guard: &Guard) -> Option<NonNull<L>> {
         let hash = L::part_of(hash);
@@ -31,50 +27,7 @@ impl<L: AnyLink> Table<L> {
             return None;
         }
         // SAFETY: the head was loaded in the read section.
-        unsafe { self.find_from(head.first(), hash, is_match, guard) }
-    }
-
-    /// Finishes a lookup after the head of the hash's bucket was loaded.
-    ///
-    /// # Safety
-    ///
-    /// The same as for `walk`.
-    #[inline(always)]
-    pub(super) unsafe fn find_from(
-        &self,
-        first: *mut L,
-        hash: Hash,
-        mut is_match: impl FnMut(NonNull<L>) -> bool,
-        guard: &Guard,
-    ) -> Option<NonNull<L>> {
-        // SAFETY: guaranteed by the caller.
-        let found = unsafe { walk(first, hash, &mut is_match) };
-        if found.is_some() || self.inner().in_flight.is_empty() {
-            return found;
-        }
-        self.find_renamed(hash, is_match, guard)
-    }
-
-    /// Finishes a lookup that missed in its chain during a rename: see
-    /// [`in_flight`](super::in_flight). Not inlined, so that other lookups do not pay for it.
-    #[cold]
-    #[inline(never)]
-    fn find_renamed(
-        &self,
-        hash: Hash,
-        mut is_match: impl FnMut(NonNull<L>) -> bool,
-        guard: &Guard,
-    ) -> Option<NonNull<L>> {
-        match self.inner().in_flight.after_miss(hash) {
-            MissOutcome::Nothing => None,
-            MissOutcome::Link(link) => is_match(link).then_some(link),
-            // Walking once more is enough: the link was put into the chain before the stage
-            // `Recheck`, and the next rename waits for this reader.
-            // SAFETY: the head is loaded in the read section.
-            MissOutcome::WalkAgain => unsafe {
-                walk(self.inner().array(guard).head(hash).load().first(), hash, is_match)
-            },
-        }
+        unsafe { walk(head.first(), hash, is_match) }
     }
 }
 
@@ -85,7 +38,7 @@ impl<L: AnyLink> Table<L> {
 /// `first` is null, or what a head held, or a later link of that chain with only smaller hashes
 /// before it. The head was loaded in a read section that has not ended.
 #[inline(always)]
-unsafe fn walk<L: AnyLink>(
+pub(super) unsafe fn walk<L: AnyLink>(
     first: *mut L,
     hash: Hash,
     mut is_match: impl FnMut(NonNull<L>) -> bool,
@@ -97,8 +50,7 @@ unsafe fn walk<L: AnyLink>(
         // removal (the contract of `VacantEntry::insert`), and the section began before the lookup
         // reached them.
         let current = unsafe { link.as_ref() };
-        // SAFETY: reached through a chain, in a read section that has not ended.
-        let its = unsafe { current.hash_in_chain() };
+        let its = current.hash();
         if its == hash {
             if is_match(link) {
                 return Some(link);
@@ -127,8 +79,7 @@ unsafe fn walk<L: AnyLink>(
 pub(super) unsafe fn first_not_smaller<L: AnyLink>(first: *mut L, hash: Hash) -> *mut L {
     // SAFETY: the caller guarantees that it is alive.
     match unsafe { first.as_ref() } {
-        // SAFETY: reached through a chain, in a read section that has not ended.
-        Some(link) => if_smaller(unsafe { link.hash_in_chain() }, hash, link.next(), first),
+        Some(link) => if_smaller(link.hash(), hash, link.next(), first),
         None => first,
     }
 }

@@ -40,9 +40,8 @@ impl<L: AnyLink> Table<L> {
     /// has to check which of them have the wanted key.
     ///
     /// A link that is in the table throughout is seen exactly once, during updates and resizes,
-    /// too. One that is inserted, removed or [renamed](Table::rename) during the iteration may be
-    /// seen or not. Wait-free, and as fast as [`Table::find`]. The links stay valid as long as the
-    /// guard.
+    /// too. One that is inserted or removed during the iteration may be seen or not. Wait-free, and
+    /// as fast as [`Table::find`]. The links stay valid as long as the guard.
     pub fn find_all<'t>(&'t self, hash: Hash, guard: &'t Guard) -> FindAll<'t, L> {
         let hash = L::part_of(hash);
         let (head, scale) = self.inner().array(guard).head_and_scale(hash);

@@ -186,14 +186,6 @@ impl Policy {
         buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling())
     }
 
-    /// Returns the largest number of buckets that leaves enough of a memory budget for their
-    /// entries.
-    pub fn buckets_for_memory(&self, bytes: usize, bucket_bytes: usize, entry_bytes: usize) -> usize {
-        let bytes_per_bucket = bucket_bytes as f64 + self.target() * entry_bytes as f64;
-        let buckets = (bytes as f64 / bytes_per_bucket) as usize;
-        1 << buckets.clamp(2, Self::MAX_BUCKETS).ilog2()
-    }
-
     /// Returns the load that is not exceeded after a resize.
     fn target(&self) -> f64 {
         f64::from(self.high) / 2.0
@@ -314,22 +306,5 @@ mod tests {
         #[expect(clippy::reversed_empty_ranges, reason = "that is the nonsense")]
         let nothing = 64..=32;
         assert_eq!(Policy::default().buckets(nothing.clone()), Err(PolicyError::Buckets(nothing)));
-    }
-
-    /// The buckets and their entries fit the budget; with twice the buckets they would not.
-    #[test]
-    fn fills_a_budget_of_memory() {
-        for policy in policies() {
-            for (bytes, entry) in [(1 << 10, 16), (1 << 20, 32), (1 << 30, 24), (100_000_000_000, 4096)] {
-                let needs = |buckets: usize| buckets as f64 * (8.0 + policy.target() * entry as f64);
-                let buckets = policy.buckets_for_memory(bytes, 8, entry);
-                assert!(
-                    needs(buckets) <= bytes as f64 && bytes as f64 <= needs(2 * buckets),
-                    "{buckets} {bytes} {entry}"
-                );
-            }
-        }
-        assert_eq!(Policy::default().buckets_for_memory(0, 8, 32), 2);
-        assert_eq!(Policy::default().buckets_for_memory(1 << 30, 8, 32), 1 << 25);
     }
 }

@@ -4,19 +4,18 @@
 //! read-modify-write operations, which cost more than all other instructions. A cache that is full
 //! does both updates for each new key.
 //!
-//! If another thread holds the lock of the bucket, or a resize or a rename is in progress, an entry
-//! does the update.
+//! If another thread holds the lock of the bucket, or the bucket is part of a resize, an entry does
+//! the update.
 
 use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
-use super::array::Array;
 use super::group::{Change, Place, prepare, walk};
 use super::hash::Scale;
 use super::head::{Head, Word};
+use super::inner::TableInner;
 use super::link::AnyLink;
-use super::table::TableInner;
 use super::{Entry, Hash, Table};
 use relativist_core::reentrancy;
 use relativist_core::sync::full_fence;
@@ -27,7 +26,6 @@ use relativist_core::sync::full_fence;
 /// Methods that unlock take `&mut self`: passing the struct by value would copy it through memory.
 struct LockedBucket<'g, L: AnyLink> {
     inner: &'g TableInner<L>,
-    array: Array<'g>,
     head: &'g Head,
     /// What `head` held when it was locked.
     word: Word,
@@ -36,8 +34,7 @@ struct LockedBucket<'g, L: AnyLink> {
 }
 
 impl<L: AnyLink> TableInner<L> {
-    /// Locks the bucket of this hash, unless it is locked or part of a resize, or a rename is in
-    /// progress.
+    /// Locks the bucket of this hash, unless it is locked or part of a resize.
     ///
     /// # Panics
     ///
@@ -45,14 +42,9 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     fn try_lock_bucket<'g>(&'g self, hash: Hash, guard: &'g Guard) -> Option<LockedBucket<'g, L>> {
         reentrancy::enter(self);
-        let array = self.array(guard);
-        let (head, scale) = array.head_and_scale(hash);
+        let (head, scale) = self.array(guard).head_and_scale(hash);
         match head.try_lock_if_settled() {
-            Some(word) => {
-                let bucket = LockedBucket { inner: self, array, head, word, scale, is_locked: true };
-                // Checked under the lock: from now on no rename changes this bucket.
-                self.in_flight.is_empty().then_some(bucket)
-            }
+            Some(word) => Some(LockedBucket { inner: self, head, word, scale, is_locked: true }),
             None => {
                 reentrancy::leave(self);
                 None
@@ -68,8 +60,7 @@ impl<L: AnyLink> TableInner<L> {
     ///
     /// The exchange succeeds only if the head holds what was read. So at that instant the bucket is
     /// unlocked and not part of a resize, and it has no link with this hash, because its bit in the
-    /// summary is clear. Nor is a link with this hash in flight: a rename sets the bits of both its
-    /// hashes before it unlocks the buckets.
+    /// summary is clear.
     ///
     /// # Panics
     ///
@@ -81,17 +72,12 @@ impl<L: AnyLink> TableInner<L> {
     #[inline(always)]
     unsafe fn try_insert_first(&self, new: NonNull<L>, hash: Hash, guard: &Guard) -> bool {
         reentrancy::assert_outside(self);
-        let array = self.array(guard);
-        let (head, scale) = array.head_and_scale(hash);
+        let (head, scale) = self.array(guard).head_and_scale(hash);
         let word = head.load();
-        if !word.is_free_and_settled() || !word.is_after(hash, scale) || !self.in_flight.is_empty() {
+        if !word.is_free_and_settled() || !word.is_after(hash, scale) {
             return false;
         }
         prepare(new, hash, word.first());
-        if word.is_empty() {
-            // SAFETY: the array was found under the guard.
-            unsafe { array.mark_occupied(hash) };
-        }
         head.try_replace(word, word.with_first(new.as_ptr()).with_summary_of(hash, scale))
     }
 }
@@ -142,7 +128,7 @@ impl Waiters<'_> {
     }
 }
 
-/// Another thread holds the lock of the bucket, or a resize or a rename is in progress.
+/// Another thread holds the lock of the bucket, or the bucket is part of a resize.
 pub struct Unsettled;
 
 /// A link that was unlinked, and now belongs to the caller.
@@ -270,17 +256,6 @@ impl<L: AnyLink> Table<L> {
     /// # Ok::<(), relativist_table::AllocError>(())
     /// ```
     pub fn unlink(&self, link: &L, guard: &Guard) -> Option<NonNull<L>> {
-        let hash = link.hash();
-        // A rename may move the link to another bucket meanwhile. That happens once at most:
-        // another rename would first wait for this section.
-        match self.unlink_once(link, guard) {
-            None if link.hash() != hash => self.unlink(link, guard),
-            unlinked => unlinked,
-        }
-    }
-
-    /// Unlinks exactly this link, unless it is not in the bucket of the hash that it had.
-    fn unlink_once(&self, link: &L, guard: &Guard) -> Option<NonNull<L>> {
         match self.try_unlink(link, guard) {
             Ok(unlinked) => unlinked.map(|Unlinked { link, waiters }| {
                 // Pairs with the full barrier of another update: two threads that each update and
@@ -295,8 +270,7 @@ impl<L: AnyLink> Table<L> {
     }
 
     /// Unlinks exactly this link. Returns `None` if it is not in the table, and an error if another
-    /// thread holds the lock of its bucket, or a resize or a rename is in progress. So it never
-    /// waits.
+    /// thread holds the lock of its bucket, or the bucket is part of a resize. So it never waits.
     ///
     /// # Panics
     ///
@@ -335,10 +309,6 @@ impl<L: AnyLink> LockedBucket<'_, L> {
     /// `new` is valid, and may be inserted. The place was found under this lock.
     unsafe fn insert(&mut self, place: Place<L>, new: NonNull<L>, hash: Hash) {
         prepare(new, hash, place.after);
-        if place.before.is_none() && self.word.is_empty() {
-            // SAFETY: the array was found under the guard.
-            unsafe { self.array.mark_occupied(hash) };
-        }
         // Announced before its predecessor leads to it: see `group.rs`.
         if place.before.is_some() && !self.word.may_contain(hash, self.scale) {
             self.head.set_locked(self.word.with_summary_of(hash, self.scale));
@@ -370,8 +340,8 @@ mod tests {
     use relativist_rcu::{barrier, defer_raw, read};
 
     use super::*;
+    use crate::Link;
     use crate::policy::Resizing;
-    use crate::{Link, RenameError};
     use relativist_core::sync::{AtomicUsize, Relaxed};
 
     #[repr(C)]
@@ -434,15 +404,14 @@ mod tests {
     }
 
     /// T1, T8: threads insert and unlink keys of their own, and the same keys as other threads,
-    /// while the table grows and shrinks and another key is renamed. No update is lost, and no link
-    /// is unlinked twice.
+    /// while the table grows and shrinks. No update is lost, and no link is unlinked twice.
     #[test]
-    fn updates_are_exact_during_resizes_and_renames() {
+    fn updates_are_exact_during_resizes() {
         const ROUNDS: u64 = if cfg!(miri) { 20 } else { 4000 };
         const OWN: u64 = 64;
         let table = Table::new(2, Resizing::Manual, dispose).expect("memory for two buckets");
         let (inserted, unlinked) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let all_here = Barrier::new(5);
+        let all_here = Barrier::new(4);
         thread::scope(|scope| {
             for number in 1..=3 {
                 let (table, inserted, unlinked, all_here) = (&table, &inserted, &unlinked, &all_here);
@@ -468,63 +437,14 @@ mod tests {
                     table.resize_to(2 << (round % 4 * 2)).expect("memory for some buckets");
                 }
             });
-            scope.spawn(|| {
-                let names = |round: u64| 5000 + round % 90;
-                assert!(insert(&table, names(0)));
-                all_here.wait();
-                for round in 0..ROUNDS / 20 {
-                    let (old, new) = (names(round), names(round + 1));
-                    // SAFETY: `make` returns a fresh object.
-                    let renamed =
-                        unsafe { table.rename_to((hash_of(old), is(old)), (hash_of(new), is(new)), |_| object(new)) };
-                    // SAFETY: unlinked, and all readers have left.
-                    unsafe { dispose(renamed.expect("only this thread renames or removes it")) };
-                    let again = table.rename((hash_of(old), is(old)), (hash_of(new), is(new)), |_| ());
-                    assert_eq!(again, Err(RenameError::NotFound));
-                }
-            });
         });
         let own = (1..=3).flat_map(|number| (0..OWN).map(move |n| number * 1000 + n));
         let own = own.filter(|&key| table.find(hash_of(key), is(key), &read()).is_some()).count();
         let shared = inserted.load(Relaxed) - unlinked.load(Relaxed);
-        assert_eq!((table.len(), table.iter(&read()).count()), (own + shared + 1, own + shared + 1));
+        assert_eq!((table.len(), table.iter(&read()).count()), (own + shared, own + shared));
         drop(table);
         barrier();
         assert_eq!(MADE.load(Relaxed), FREED.load(Relaxed));
-    }
-
-    /// T1: a link that is being renamed is unlinked, under its new hash if need be.
-    #[test]
-    fn a_link_is_unlinked_while_it_is_renamed() {
-        unsafe fn drop_link(link: NonNull<Link>) {
-            // SAFETY: all links of this table are boxed.
-            drop(unsafe { Box::from_raw(link.as_ptr()) });
-        }
-        let table = Table::new(64, Resizing::Manual, drop_link).expect("memory for some buckets");
-        for hash in 0..64 {
-            let (old, new) = (Hash::from_mixed(hash << 56), Hash::from_mixed((hash + 64) << 56));
-            let link = NonNull::from(Box::leak(Box::new(Link::new(old))));
-            // SAFETY: a fresh link.
-            unsafe { table.insert(link, &read()) };
-            let is_renaming = Barrier::new(2);
-            let unlinked = thread::scope(|scope| {
-                scope.spawn(|| {
-                    let rekey = |_| {
-                        is_renaming.wait();
-                        // The other thread waits for the bucket of the old hash, in most cases.
-                        thread::sleep(Duration::from_millis(1));
-                    };
-                    table.rename((old, |_| true), (new, |_| true), rekey).expect("only `unlink` removes it");
-                });
-                is_renaming.wait();
-                let guard = read();
-                // SAFETY: the other thread does not free it.
-                table.unlink(unsafe { link.as_ref() }, &guard)
-            });
-            assert_eq!((unlinked, table.len()), (Some(link), 0));
-            // SAFETY: unlinked, and no thread is looking anything up.
-            unsafe { drop_link(link) };
-        }
     }
 
     /// T9: if `is_match` panics, or updates the table, no lock is held and nothing has changed.

@@ -1,25 +1,20 @@
-//! The table itself: what it owns, its counters, and requests to the resizer.
+//! The table itself: its numbers, and resizes by hand.
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::sync::Arc;
 
-use relativist_rcu::contention::Site;
-use relativist_rcu::{Guard, active_barrier, is_reading, read};
-
-use super::array::{AllocError, Array, AtomicArray};
-use super::contents::dispose_of_all;
-use super::head::Head;
-use super::in_flight::InFlightRename;
-use super::link::{AnyLink, links_from};
-use super::resize::{Resizer, free_later};
-use super::{CompactLink, Hash, Link};
-use crate::policy::{Policy, Resizing};
-use crate::stats::Stats;
-use crate::worker;
-use relativist_core::counter::Counter;
 use relativist_core::reentrancy;
-use relativist_core::sync::{AcqRel, AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed};
+use relativist_core::sync::Relaxed;
+use relativist_rcu::{Guard, is_reading, read};
+
+use super::array::AllocError;
+use super::head::Head;
+use super::inner::{TableInner, bits_for};
+use super::link::{AnyLink, links_from};
+use super::policy::Policy;
+use super::stats::Stats;
+use super::{CompactLink, Hash, Link};
 
 /// A concurrent hash table of links. Lookups are wait-free, also while the table grows or shrinks.
 ///
@@ -74,50 +69,6 @@ use relativist_core::sync::{AcqRel, AtomicBool, AtomicU8, AtomicU64, AtomicUsize
 /// ```
 pub struct Table<L: AnyLink = Link> {
     inner: Arc<TableInner<L>>,
-}
-
-/// The state that the table shares with the resize worker. Small, because a program may have many
-/// tables that stay empty (`tests/empty.rs`).
-///
-/// The count comes last and lookups read the first two fields. So lookups in a small table, for
-/// which each update changes the count, do not lose their cache line.
-#[repr(C)]
-pub(crate) struct TableInner<L: AnyLink = Link> {
-    /// Only the resizer replaces it, and frees the old one after a grace period.
-    pub(super) array: AtomicArray,
-    /// The rename in progress.
-    pub(super) in_flight: InFlightRename<L>,
-    dispose: unsafe fn(NonNull<L>),
-    pub(super) policy: Policy,
-    /// Set while updates need not ask the worker to check this table: a request is pending, or the
-    /// worker will check the table again anyway.
-    requested: AtomicBool,
-    pub(super) resizing: AtomicBool,
-    /// The binary logarithm of the number of buckets of the published array. Only the holder of the
-    /// resizer's mutex changes it.
-    bits: AtomicU8,
-    /// Whether the resizer follows links of chains that it has not locked, to prefetch the next
-    /// ones. It does so in sections of the process, so removed links have to wait for those.
-    pub(super) looks_ahead: bool,
-    /// Locked before the resizer's mutex, to make that fair: otherwise a thread that resizes in a
-    /// loop could starve the others.
-    turn: Mutex<()>,
-    resizer: Mutex<Resizer>,
-    pub(super) counts: Counts,
-    pub(super) count: Counter,
-}
-
-/// The mutexes of resizers and renames.
-static RESIZER: Site = Site::new("map_resizer");
-
-/// Statistics of the resizer.
-#[derive(Default)]
-pub(super) struct Counts {
-    /// Bytes of the buckets of all arrays that are allocated.
-    pub(super) bucket_bytes: AtomicUsize,
-    pub(super) grows: AtomicU64,
-    pub(super) shrinks: AtomicU64,
-    pub(super) grace_periods: AtomicU64,
 }
 
 impl Table {
@@ -194,28 +145,7 @@ impl Table<CompactLink> {
 
 impl<L: AnyLink> Table<L> {
     fn create(buckets: usize, policy: Policy, dispose: unsafe fn(NonNull<L>)) -> Result<Self, AllocError> {
-        let bits = bits_for(buckets);
-        let array = Array::allocate(bits)?;
-        let inner = TableInner {
-            array: AtomicArray::new(array),
-            dispose,
-            policy: policy.starting_with(array.len()),
-            requested: AtomicBool::new(false),
-            resizing: AtomicBool::new(false),
-            bits: AtomicU8::new(0),
-            looks_ahead: true,
-            count: Counter::new(),
-            in_flight: InFlightRename::new(),
-            turn: Mutex::new(()),
-            resizer: Mutex::new(Resizer::default()),
-            counts: Counts::default(),
-        };
-        inner.size_changed(array.len());
-        // Relaxed: a statistic.
-        inner.counts.bucket_bytes.store(array.bucket_bytes(), Relaxed);
-        // Unlocking a bucket relies on RCU having chosen its barrier.
-        active_barrier();
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(TableInner::create(buckets, policy, dispose)?) })
     }
 
     #[inline(always)]
@@ -405,21 +335,7 @@ impl<L: AnyLink> Table<L> {
     #[inline(always)]
     fn count(&self, n: isize, helps: fn(usize, usize) -> bool, guard: &Guard) {
         if self.inner.count.add(n, || guard.thread_index()) {
-            self.ask_worker(helps);
-        }
-    }
-
-    #[cold]
-    fn ask_worker(&self, helps: fn(usize, usize) -> bool) {
-        let inner = &self.inner;
-        let is_wanted = || inner.wanted().is_some_and(|wanted| helps(wanted, self.buckets()));
-        let automatic = inner.policy.resizing == Resizing::Automatic;
-        // AcqRel: pairs with the one in `advance_resize`.
-        // litmus: resize-requested
-        let ours = automatic && is_wanted() && !inner.requested.swap(true, AcqRel);
-        if ours && !worker::request(Arc::downgrade(inner) as Weak<dyn worker::Resize>) {
-            // Relaxed: no request was made. A later update makes one.
-            inner.requested.store(false, Relaxed);
+            self.inner.ask_worker(helps);
         }
     }
 }
@@ -430,143 +346,6 @@ impl<L: AnyLink> fmt::Debug for Table<L> {
     }
 }
 
-impl<L: AnyLink> TableInner<L> {
-    #[inline(always)]
-    pub(super) fn array<'g>(&self, _guard: &'g Guard) -> Array<'g> {
-        // SAFETY: an array is freed a grace period after it was replaced, and the guard was taken
-        // before it was found.
-        unsafe { self.array.load() }
-    }
-
-    fn try_lock_resizer(&self) -> Option<MutexGuard<'_, Resizer>> {
-        let _turn = try_lock(&self.turn)?;
-        try_lock(&self.resizer)
-    }
-
-    pub(super) fn lock_resizer(&self) -> MutexGuard<'_, Resizer> {
-        RESIZER.acquire(
-            || self.try_lock_resizer(),
-            || {
-                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-                self.resizer.lock().unwrap_or_else(PoisonError::into_inner)
-            },
-        )
-    }
-
-    fn wanted(&self) -> Option<usize> {
-        self.policy.wanted(self.count.sum(), 1 << self.bits())
-    }
-
-    /// Returns the binary logarithm of the number of buckets.
-    pub(super) fn bits(&self) -> u32 {
-        // Relaxed: the holder of the resizer's mutex has written it or acquired it with the mutex.
-        // For all others it is a statistic.
-        self.bits.load(Relaxed).into()
-    }
-
-    /// Returns whether the worker will grow the table again when it has `buckets` buckets.
-    pub(super) fn wants_more_than(&self, buckets: usize) -> bool {
-        let wanted = || self.policy.wanted(self.count.sum(), buckets);
-        self.policy.resizing == Resizing::Automatic && wanted().is_some_and(|wanted| wanted > buckets)
-    }
-
-    fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
-        let mut resizer = self.lock_resizer();
-        // Relaxed, both: a statistic.
-        self.resizing.store(true, Relaxed);
-        let result = self.resize(bits, &mut resizer);
-        let retired = resizer.take_retired();
-        self.resizing.store(false, Relaxed);
-        // `free_later` may run deferred destructors, which may resize this table.
-        drop(resizer);
-        retired.for_each(|array| {
-            // SAFETY: only `free_later` frees it.
-            let bytes = unsafe { array.get() }.bucket_bytes();
-            // Relaxed: a statistic.
-            self.counts.bucket_bytes.fetch_sub(bytes, Relaxed);
-            free_later(array);
-        });
-        result
-    }
-
-    /// Called when the size of the table has changed.
-    pub(super) fn size_changed(&self, buckets: usize) {
-        self.count.size_changed(buckets);
-        // Relaxed: see `bits`.
-        self.bits.store(buckets.ilog2() as u8, Relaxed);
-    }
-}
-
-impl<L: AnyLink> worker::Resize for TableInner<L> {
-    fn advance_resize(&self) -> bool {
-        // A resize by hand or a rename may hold the mutex as long as readers stay.
-        let Some(mut resizer) = self.try_lock_resizer() else { return true };
-        // Cleared before this thread reads the count, so that a later update makes a new request.
-        // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
-        // set.
-        // litmus: resize-requested
-        self.requested.swap(false, AcqRel);
-        // Relaxed, both: a statistic.
-        self.resizing.store(true, Relaxed);
-        let is_blocked = loop {
-            self.cut_if_unused(&mut resizer);
-            // Relaxed: a statistic.
-            self.counts.bucket_bytes.fetch_sub(resizer.free_retired(), Relaxed);
-            let Some(wanted) = self.wanted().map(bits_for) else { break false };
-            let resized = if wanted > self.bits() {
-                if resizer.is_recently_uncut() {
-                    break true;
-                }
-                self.grow(wanted, &mut resizer)
-            } else {
-                // Shrinking waits until earlier resizes are complete. This bounds the arrays that
-                // readers keep from being freed.
-                if resizer.is_waiting() {
-                    // Updates need not make requests, because the worker will check again. Relaxed:
-                    // a hint.
-                    self.requested.store(true, Relaxed);
-                    break true;
-                }
-                self.shrink(wanted, &mut resizer)
-            };
-            // Without memory the table stays as it is, and a later update makes a new request.
-            if resized.is_err() {
-                break false;
-            }
-        };
-        self.resizing.store(resizer.is_waiting(), Relaxed);
-        is_blocked || resizer.is_waiting()
-    }
-}
-
-impl<L: AnyLink> Drop for TableInner<L> {
-    fn drop(&mut self) {
-        // The resizer is taken first, because a destructor below may panic.
-        let resizer = self.resizer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: no thread uses the table any more, nor does the worker.
-        unsafe { resizer.free_all() };
-        // SAFETY: as above.
-        let array = unsafe { self.array.load() };
-        // An empty table may have many buckets, which need not be read.
-        if self.count.sum() == 0 {
-            // SAFETY: as above.
-            return unsafe { array.free() };
-        }
-        // SAFETY: as above. The links in the table are the table's own, by the contract of
-        // `VacantEntry::insert`; no reader is left, because lookups borrow the table.
-        unsafe { dispose_of_all(array, self.dispose) };
-    }
-}
-
-/// Ignores poisoning: a thread that panicked with the lock has left the data in a consistent state.
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Err(TryLockError::WouldBlock) => None,
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Ok(guard) => Some(guard),
-    }
-}
-
 /// Panics inside a read section: a reader must not wait for readers, nor for a resizer that does.
 pub fn assert_outside_sections(doing: &str) {
     assert!(
@@ -574,9 +353,4 @@ pub fn assert_outside_sections(doing: &str) {
         "{doing} waits for readers, and inside a read section it would wait for itself: drop the Guard or the pinned handle \
          of this thread first"
     );
-}
-
-pub(super) fn bits_for(buckets: usize) -> u32 {
-    // `ilog2` of the next power of two, without overflow for the largest.
-    buckets.max(2).saturating_sub(1).ilog2().saturating_add(1).max(Array::MIN_BITS)
 }

@@ -1,7 +1,7 @@
 //! Updates: an entry holds the lock of its bucket, and inserts, replaces or removes a link.
 
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 
 use relativist_rcu::Guard;
 
@@ -26,7 +26,6 @@ pub enum Entry<'t, L: AnyLink = Link> {
 /// A link that matched; see [`Entry`].
 pub struct OccupiedEntry<'t, L: AnyLink = Link> {
     at: Position<'t, L>,
-    /// The link. If `at` has no link, this one is in flight to another place.
     found: NonNull<L>,
 }
 
@@ -62,35 +61,15 @@ impl<L: AnyLink> Table<L> {
     /// entries of 8 other tables. A panic, including one in `is_match`, leaves the table unchanged
     /// and no lock held.
     #[inline(always)]
-    pub fn entry<'t>(
-        &'t self,
-        hash: Hash,
-        mut is_match: impl FnMut(NonNull<L>) -> bool,
-        guard: &'t Guard,
-    ) -> Entry<'t, L> {
+    pub fn entry<'t>(&'t self, hash: Hash, is_match: impl FnMut(NonNull<L>) -> bool, guard: &'t Guard) -> Entry<'t, L> {
         let hash = L::part_of(hash);
         let group = self.inner().lock_group(hash, guard);
-        let place = group.search(hash, &mut is_match);
-        let found = match place.found {
-            None => self.find_in_flight(hash, is_match),
-            found => found,
-        };
+        let place = group.search(hash, is_match);
         let at = Position { table: self, guard, group, place, hash, _not_send: PhantomData };
-        match found {
+        match place.found {
             Some(found) => Entry::Occupied(OccupiedEntry { at, found }),
             None => Entry::Vacant(VacantEntry { at }),
         }
-    }
-
-    /// Looks for a link in flight. The caller holds the lock of this hash, and has not found the
-    /// link in its chain.
-    #[inline(always)]
-    fn find_in_flight(&self, hash: Hash, mut is_match: impl FnMut(NonNull<L>) -> bool) -> Option<NonNull<L>> {
-        let in_flight = &self.inner().in_flight;
-        if in_flight.is_empty() {
-            return None;
-        }
-        in_flight.old_link(hash).filter(|&link| is_match(link))
     }
 }
 
@@ -142,15 +121,9 @@ impl<L: AnyLink> OccupiedEntry<'_, L> {
     /// [`CompactLink`](super::CompactLink) that is too far from another link of the table.
     #[inline]
     pub unsafe fn replace(self, new: NonNull<L>) -> NonNull<L> {
-        let Position { table, group, place, hash, .. } = self.at;
+        let Position { group, place, hash, .. } = self.at;
         prepare(new, hash, place.after);
-        match place.found {
-            None => {
-                table.inner().in_flight.set_old_link(new.as_ptr());
-                drop(group);
-            }
-            Some(_) => group.splice(place, new.as_ptr(), Change::Replace, hash),
-        }
+        group.splice(place, new.as_ptr(), Change::Replace, hash);
         self.found
     }
 
@@ -159,14 +132,7 @@ impl<L: AnyLink> OccupiedEntry<'_, L> {
     #[inline(always)]
     pub fn remove(self) -> NonNull<L> {
         let Position { table, guard, group, place, hash, .. } = self.at;
-        let in_flight = &table.inner().in_flight;
-        match place.found {
-            None => {
-                in_flight.set_old_link(null_mut());
-                drop(group);
-            }
-            Some(_) => group.splice(place, place.after, in_flight.kind_of_removal(), hash),
-        }
+        group.splice(place, place.after, Change::Remove, hash);
         table.count_removed(1, guard);
         self.found
     }

@@ -145,33 +145,6 @@ impl<K, V> FlatMap<K, V> {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
     }
 
-    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
-    /// fit at three entries per bucket, when a third of the buckets have overflowed. The map keeps
-    /// that size until it is resized by hand.
-    ///
-    /// The budget covers the buckets with their entries. Subtract from `bytes` what keys and values
-    /// own on the heap, and the entries that wait for reclamation. The map does not enforce the
-    /// budget: the caller has to stop inserting. See also
-    /// [`HashMap::with_capacity_for_memory`](crate::HashMap::with_capacity_for_memory).
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
-    ///
-    /// ```
-    /// use relativist::FlatMap;
-    /// // 64 bytes for a bucket of three entries, and as much again for every third bucket.
-    /// let map: FlatMap<u64, u64> = FlatMap::with_capacity_for_memory(128 << 10);
-    /// assert_eq!(map.buckets(), 1024);
-    /// ```
-    pub fn with_capacity_for_memory(bytes: usize) -> Self
-    where
-        K: Relocatable,
-        V: Relocatable,
-    {
-        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
-    }
-
     /// Returns a [`Builder`], which has more options.
     pub fn builder() -> Builder {
         Builder::new()

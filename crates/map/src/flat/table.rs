@@ -70,9 +70,6 @@ impl<K, V, S> Table<K, V, S> {
         unsafe { self.array.load() }
     }
 
-    /// The size of a segment in memory.
-    pub(crate) const BYTES_PER_SEGMENT: usize = size_of::<Segment<K, V>>();
-
     pub(crate) fn buckets(&self, guard: &Guard) -> usize {
         self.array(guard).len()
     }

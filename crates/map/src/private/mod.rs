@@ -3,7 +3,7 @@
 //!
 //! [`PrivateMap`] is a [`HashMap`](crate::HashMap) whose entries are protected by a
 //! [private domain](relativist_rcu::Domain) of their own instead of the domain of the process. It
-//! has the same operations, except for [`rename`](crate::HashMap::rename). What differs:
+//! has the same operations. What differs:
 //!
 //! | | [`PrivateMap`] | [`HashMap`](crate::HashMap) |
 //! |---|---|---|
@@ -84,7 +84,7 @@
 //!
 //! A grace period of the map's domain that began after an entry was unlinked waits for each handle
 //! that may have found it. Lookups with handles that were made later begin after the entry was
-//! unlinked, and do not find it ([T1](crate::design)).
+//! unlinked, and do not find it ([T1](relativist_table::design)).
 
 mod access;
 mod iter;

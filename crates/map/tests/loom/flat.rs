@@ -290,28 +290,6 @@ fn own_updates_while_resizing() {
     }
 }
 
-/// T3: a handle that remembers an entry finds no older value than before, while the entry is
-/// replaced, and its bucket moves to a larger array.
-#[test]
-fn remembered_entries() {
-    explore(unless_quick(2), || {
-        let map = map(&[0]);
-        let pinned = map.pin();
-        // SAFETY: the thread is joined before the guard is dropped.
-        let shared = unsafe { Shared::new(pinned.guard()) };
-        let updater = alongside(&map, shared, |map, guard| {
-            map.resize_to(4).unwrap();
-            insert(1, map, guard);
-        });
-        let mut cached = pinned.cached();
-        let mut look = || cached.get(&0).copied();
-        let found = [look(), look(), look()];
-        assert!(found[0].is_some() && found.is_sorted(), "{found:?}");
-        updater.join().unwrap();
-        assert_eq!(look(), Some(1));
-    });
-}
-
 /// T8: a slot is used again only when readers that may have references to its entry have left.
 #[test]
 fn references_while_slots_are_used_again() {

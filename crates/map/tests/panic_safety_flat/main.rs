@@ -24,7 +24,7 @@ use operations::{MAP, MAP_WAITING, SET, SET_WAITING};
 
 #[test]
 fn maps_survive_each_panic() {
-    test(&[MAP], &[MAP_WAITING, tested::MAP_WAITING]);
+    test(&[MAP], &[MAP_WAITING]);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::hash::RandomState;
 
 use relativist::{
-    AllocError, BuildError, Builder, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap,
-    FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError,
-    PrivateMap, RenameError, Resizing, Stats, Values, flat, private,
+    AllocError, BuildError, Builder, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap, FlatSet,
+    HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError, PrivateMap,
+    Resizing, Stats, Values, flat, private,
 };
 use relativist_table::{self as raw, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 
@@ -85,7 +85,6 @@ auto_traits! {
     // They have a guard, or borrow one, and stay on its thread.
     Pinned<'static, u64, u64, RandomState> => - - + +,
     PinnedSet<'static, u64, RandomState> => - - + +,
-    Cached<'static, 'static, u64, u64, RandomState> => - - + +,
     Iter<'static, u64, u64> => - - + +,
     Keys<'static, u64, u64> => - - + +,
     Values<'static, u64, u64> => - - + +,
@@ -96,7 +95,6 @@ auto_traits! {
 
     flat::Pinned<'static, u64, u64, RandomState> => - - + +,
     flat::PinnedSet<'static, u64, RandomState> => - - + +,
-    flat::Cached<'static, 'static, u64, u64, RandomState> => - - + +,
     flat::Iter<'static, u64, u64, RandomState> => - - + +,
     flat::Keys<'static, u64, u64, RandomState> => - - + +,
     flat::Values<'static, u64, u64, RandomState> => - - + +,
@@ -136,8 +134,6 @@ auto_traits! {
     CompareExchangeError<'static, OnlySync> => - + + +,
     ExhaustedError<u64, u64> => + + + +,
     ExhaustedError<u64, OnlySend> => + - + +,
-    RenameError<u64> => + + + +,
-    RenameError<OnlySync> => - + + +,
     Builder => + + + +,
     Builder<OnlySend> => + - + +,
     flat::Builder => + + + +,
@@ -154,7 +150,6 @@ auto_traits! {
     Table => + + + +,
     Link => + + + +,
     raw::Hash => + + + +,
-    raw::RenameError => + + + +,
     raw::Iter<'static> => - - + +,
     FindAll<'static> => - - + +,
     Entry<'static> => - - + +,

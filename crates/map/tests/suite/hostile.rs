@@ -69,7 +69,7 @@ impl Equivalent<Liar> for Anything {
     }
 }
 
-/// A value that may be cloned, by renames.
+/// A value that may be cloned.
 pub struct Value(u64, &'static Tally, Tracked);
 
 // SAFETY: all fields are `Relocatable`.

@@ -171,8 +171,6 @@ impl Faulty<'_> {
 }
 
 impl Table for Faulty<'_> {
-    const RENAMES: bool = <&Map>::RENAMES;
-
     fn perform(&self, call: Call) -> Value {
         match call {
             Call::Get(key) if self.stale[key as usize].load(Relaxed) != 0 && self.is_time_for(Fault::StaleRead) => {

@@ -1,7 +1,5 @@
 //! Tables of our results and the paper's.
 
-use relativist::HashMap;
-
 use super::events::{CACHES, Cache};
 use super::kernel::Kernel;
 use super::replay::Outcome;
@@ -23,8 +21,8 @@ pub fn describe(results: &Results, with_histograms: bool) -> String {
             text += &histograms(last);
         }
     }
-    text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; relativist's map if all of it were for such objects, by \
-            with_capacity_for_memory.\n\n"
+    text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; our table's if all of it were for such objects and their \
+            buckets.\n\n"
         + &sizing()
 }
 
@@ -141,14 +139,19 @@ fn histograms(measured: &Measured) -> String {
 }
 
 fn sizing() -> String {
-    /// Returns the number of buckets of our map when objects of `BYTES` bytes fill the memory.
-    fn ours<const BYTES: usize>(memory: usize) -> String {
-        count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
+    /// The bytes of a bucket and of a link of our table.
+    const BUCKET: usize = 8;
+    const LINK: usize = 16;
+    /// Returns the number of buckets of our table when objects of `bytes` bytes fill the memory,
+    /// each with a key of 16 bytes and a link: the largest power of two that leaves enough memory
+    /// for half an object per bucket.
+    fn ours(bytes: usize, memory: usize) -> String {
+        count(1 << (memory / (BUCKET + (LINK + 16 + bytes) / 2)).ilog2())
     }
     let rows = [32_usize, 64, 128, 256, 512].map(|megabytes| {
         let memory = megabytes << 20;
         let (fixed, sized) = (Kernel::reference(), Kernel::sized(memory as u64));
-        let ours = [ours::<4096>(memory), ours::<1024>(memory), ours::<128>(memory), ours::<392>(memory)];
+        let ours = [4096, 1024, 128, 392].map(|bytes| ours(bytes, memory));
         let cell = |(cache, ours): (Cache, String)| {
             format!("{}, {}; {ours}", count(fixed.choice(cache).buckets), count(sized.choice(cache).buckets))
         };

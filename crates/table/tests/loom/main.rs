@@ -14,7 +14,6 @@ mod compact;
 mod iteration;
 mod lookups;
 mod models;
-mod rename;
 mod scene;
 mod settled;
 mod updates;

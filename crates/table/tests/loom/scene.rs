@@ -2,7 +2,6 @@
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 pub use crate::models::{Shared, explore, is_quick, unless_quick};
@@ -47,8 +46,6 @@ pub struct Node {
     /// Written before the node is published and when it is disposed of. Loom fails the model if a
     /// read of it races with either.
     pub content: UnsafeCell<u64>,
-    /// What it has been renamed to. Loom doesn't see this.
-    pub name: AtomicU64,
 }
 
 /// Drops a node. Loom checks that all accesses of other threads happened before; a later access
@@ -91,11 +88,7 @@ impl Scene {
     }
 
     pub fn node(&self, hash: Hash) -> NonNull<Link> {
-        let mut node = Box::new(MaybeUninit::new(Node {
-            link: Link::new(hash),
-            content: UnsafeCell::new(0),
-            name: AtomicU64::new(hash.get()),
-        }));
+        let mut node = Box::new(MaybeUninit::new(Node { link: Link::new(hash), content: UnsafeCell::new(0) }));
         let link = NonNull::from(&mut *node).cast();
         self.nodes.lock().unwrap().push(node);
         // SAFETY: just made, and not shared yet.
@@ -169,8 +162,7 @@ pub fn is(link: NonNull<Link>, hash: Hash) -> bool {
     // SAFETY: the table asks about links of its own.
     let node = unsafe { link.cast::<Node>().as_ref() };
     // SAFETY: loom checks that no write races with this.
-    let has_hash = node.content.with(|content| unsafe { *content } == hash.get());
-    has_hash || node.name.load(Relaxed) == hash.get()
+    node.content.with(|content| unsafe { *content } == hash.get())
 }
 
 pub fn reclaim(link: NonNull<Link>) {

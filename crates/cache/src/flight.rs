@@ -4,12 +4,17 @@
 //! A flight is in [`Flights`] from the moment at which it has a leader until it *lands*. The leader
 //! has a [`Lead`], which lands when it is dropped: with a value if the loader returned one, without
 //! if it failed, panicked, or if the future was dropped. Then all that have joined wake up. They
-//! take the value, or begin again, and one of them leads the next flight.
+//! take the value, or look their key up again, and one of them leads the next flight.
 //!
 //! The leader of a new flight looks its key up once more, because the previous flight may have
 //! landed between its miss and its lead. A flight puts its value into the cache before it leaves
 //! the table. So while a key is loaded or in the cache, no second loader runs, unless a removal has
 //! come in between.
+//!
+//! If the leader finds a value, it returns the value, but the flight lands without. A removal that
+//! has looked for flights before this one began may remove the entry after the leader has found it.
+//! Whoever joins after the removal must not get what was removed. So a flight passes on only what
+//! its loader has returned, and the loader began after the removal had looked for flights.
 //!
 //! An insertion or a removal *cancels* the flight of its key: the value is not put into the cache,
 //! because it may be out of date. Threads and tasks that have joined before still get it. The first
@@ -232,15 +237,6 @@ impl<K: Send + 'static, V: Send + Sync + 'static> Lead<'_, K, V> {
     /// Sets the value for those that have joined.
     pub(super) fn succeed(&mut self, value: V) {
         self.value = Some(value);
-    }
-
-    /// Lands with a value that was in the cache already, and returns it.
-    pub(super) fn found(mut self, value: V) -> V
-    where
-        V: Clone,
-    {
-        self.succeed(value.clone());
-        value
     }
 
     /// Returns whether the flight was cancelled.

@@ -90,14 +90,13 @@ where
                 return Ok(value);
             }
             match self.flights().board(hash, &key, Some(this_thread)) {
-                Boarding::Join(wait) => value = wait.block(),
-                Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
-                    Some(found) => return Ok(lead.found(found)),
-                    None => {
-                        let timed = self.start_load();
-                        return timed.finish(lead, hash, key, load());
+                Boarding::Join(wait) => value = wait.block().or_else(|| self.peek_hashed(hash, &key)),
+                Boarding::Lead(lead) => {
+                    value = self.peek_hashed(hash, &key);
+                    if value.is_none() {
+                        return self.start_load().finish(lead, hash, key, load());
                     }
-                },
+                }
             }
         }
     }
@@ -147,15 +146,14 @@ where
                 return Ok(value);
             }
             match self.flights().board(hash, &key, None) {
-                Boarding::Join(wait) => value = wait.await,
-                Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
-                    Some(found) => return Ok(lead.found(found)),
-                    None => {
+                Boarding::Join(wait) => value = wait.await.or_else(|| self.peek_hashed(hash, &key)),
+                Boarding::Lead(lead) => {
+                    value = self.peek_hashed(hash, &key);
+                    if value.is_none() {
                         let timed = self.start_load();
-                        let loaded = load().await;
-                        return timed.finish(lead, hash, key, loaded);
+                        return timed.finish(lead, hash, key, load().await);
                     }
-                },
+                }
             }
         }
     }

@@ -87,6 +87,8 @@ where
         let this_thread = thread::current().id();
         loop {
             if let Some(value) = value {
+                // Dropped first: if a destructor panicked later, the value would be leaked.
+                drop((key, load));
                 return Ok(value);
             }
             match self.flights().board(hash, &key, Some(this_thread)) {
@@ -143,6 +145,8 @@ where
         let mut value = self.get_hashed(hash, &key);
         loop {
             if let Some(value) = value {
+                // Dropped first: if a destructor panicked later, the value would be leaked.
+                drop((key, load));
                 return Ok(value);
             }
             match self.flights().board(hash, &key, None) {
@@ -178,13 +182,20 @@ where
 {
     /// Inserts the value, and passes it to those that wait.
     fn finish<E>(mut self, mut lead: Lead<'_, K, V>, hash: table::Hash, key: K, loaded: Result<V, E>) -> Result<V, E> {
-        let value = loaded?;
-        self.succeeded = true;
-        if !lead.is_cancelled() {
-            with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
+        match &loaded {
+            Ok(value) => {
+                self.succeeded = true;
+                if lead.is_cancelled() {
+                    drop(key);
+                } else {
+                    with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
+                }
+                lead.succeed(value.clone());
+            }
+            Err(_) => drop(key),
         }
-        lead.succeed(value.clone());
-        Ok(value)
+        drop(lead);
+        loaded
     }
 }
 

@@ -145,6 +145,71 @@ fn a_destructor_that_panics_does_not_reach_the_caller() {
     assert_eq!(cache.weight(), 0);
 }
 
+/// A part of a key, or of what a loader captures, which may panic in its destructor.
+struct Explosive(bool);
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        if self.0 {
+            panic!("in a destructor");
+        }
+    }
+}
+
+/// All are equal, and clones do not explode.
+struct ExplosiveKey(#[allow(dead_code, reason = "only dropped")] Explosive);
+
+impl Clone for ExplosiveKey {
+    fn clone(&self) -> Self {
+        Self(Explosive(false))
+    }
+}
+
+impl PartialEq for ExplosiveKey {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ExplosiveKey {}
+
+impl Hash for ExplosiveKey {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// Loads of a key that is present, of one that is removed meanwhile, and of one that cannot be
+/// loaded, in a thread and in a task. The destructor of the key or of the loader panics.
+#[test]
+fn a_destructor_that_panics_in_a_load_leaks_nothing() {
+    let alive = Arc::new(());
+    for case in 0..12 {
+        let (is_present, fails, in_task, in_key) = (case % 3 == 0, case % 3 == 1, case / 3 % 2 == 0, case / 6 == 0);
+        let cache = &Cache::new(10);
+        if is_present {
+            assert!(cache.insert(ExplosiveKey(Explosive(false)), Arc::clone(&alive)).is_ok());
+        }
+        // A loader that is called drops what it has captured before it has a result.
+        let (key, captured) = (ExplosiveKey(Explosive(in_key)), Explosive(!in_key && is_present));
+        let load = || {
+            drop(captured);
+            cache.invalidate(&ExplosiveKey(Explosive(false)));
+            if fails { Err(Arc::clone(&alive)) } else { Ok(Arc::clone(&alive)) }
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if in_task {
+                smol::block_on(cache.get_or_try_insert_async(key, || async { load() }))
+            } else {
+                cache.get_or_try_insert_with(key, load)
+            }
+        }));
+        assert_eq!(result.is_err(), in_key || is_present, "case {case}");
+        drop(result);
+        cache.invalidate_all();
+        relativist_rcu::barrier();
+        assert_eq!(Arc::strong_count(&alive), 1, "case {case}");
+    }
+}
+
 /// A key whose `Eq` updates the cache that compares it.
 struct Reentrant {
     cache: Arc<OnceLock<Weak<Cache<Reentrant, u64, Colliding>>>>,

@@ -92,11 +92,10 @@ impl<K, V, S> Builder<K, V, S> {
     /// It runs outside of locks, on the thread that calls the function that removes the entry (an
     /// insertion, [`Cache::set_capacity`] or [`Cache::remove_expired`]), or on the background
     /// thread that removes expired entries, one for all caches: while it blocks there, no expired
-    /// entry is freed. It may use the cache, but must not
-    /// [load](Cache::get_or_insert_with): it runs in a read section, in which waiting panics. If it
-    /// inserts, that may evict the next entry and call it again, on the same stack. If it always
-    /// puts the evicted entry back, no room is ever made, and the insertion does not return. A
-    /// panic in it reaches the caller of the insertion, whose entry is not inserted.
+    /// entry is freed. It may use the cache. It runs in a read section. If it inserts, that may evict
+    /// the next entry and call it again, on the same stack. If it always puts the evicted entry
+    /// back, no room is ever made, and the insertion does not return. A panic in it reaches the
+    /// caller of the insertion, whose entry is not inserted.
     pub fn on_evict(mut self, listener: impl Fn(&K, &V, Eviction) + Send + Sync + 'static) -> Self {
         self.on_evict = Some(Box::new(listener));
         self

@@ -27,6 +27,11 @@ use relativist_table as table;
 ///
 /// A loader may load other keys. But loaders that ask for each other's key, on two threads or in
 /// two tasks, wait for each other for ever.
+///
+/// A thread that holds a guard or a handle may load, but never waits for another loader: that
+/// loader's thread may wait for readers, and so for this guard. If the key is being loaded, the
+/// thread calls its own loader, and the cache does not keep the value. While a loader runs, the
+/// guard only delays the reclamation of memory.
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -41,9 +46,7 @@ where
     ///
     /// # Panics
     ///
-    /// Panics if the key is missing and this thread is in a read section (it holds a guard or a
-    /// handle), because it could wait for a thread that waits for readers. Panics if `load` asks
-    /// for the same key by one of the functions that block.
+    /// Panics if `load` asks for the same key by one of the functions that block.
     ///
     /// ```
     /// let squares = relativist_cache::Cache::new(1000);
@@ -81,17 +84,17 @@ where
     pub fn get_or_try_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let hash = self.hash(&key);
         let mut value = self.get_hashed(hash, &key);
-        if value.is_none() {
-            assert!(!is_reading(), "a thread that holds a guard or a handle cannot wait until a key is loaded");
-        }
-        let this_thread = thread::current().id();
         loop {
             if let Some(value) = value {
                 // Dropped first: if a destructor panicked later, the value would be leaked.
                 drop((key, load));
                 return Ok(value);
             }
-            match self.flights().board(hash, &key, Some(this_thread)) {
+            match self.flights().board(hash, &key, Some(thread::current().id())) {
+                Boarding::Join(wait) if is_reading() => {
+                    drop(wait);
+                    return self.start_load().finish_alone(key, load());
+                }
                 Boarding::Join(wait) => value = wait.block().or_else(|| self.peek_hashed(hash, &key)),
                 Boarding::Lead(lead) => {
                     value = self.peek_hashed(hash, &key);
@@ -109,9 +112,7 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. Do not ask for the same key in `load`: the task would wait for itself. Do not wait
-    /// for the future on a thread that is in a read section: another thread that loads the key may
-    /// wait for that thread.
+    /// `load`. Do not ask for the same key in `load`: the task would wait for itself.
     ///
     /// ```
     /// use relativist_cache::Cache;
@@ -150,6 +151,11 @@ where
                 return Ok(value);
             }
             match self.flights().board(hash, &key, None) {
+                Boarding::Join(wait) if is_reading() => {
+                    drop(wait);
+                    let timed = self.start_load();
+                    return timed.finish_alone(key, load().await);
+                }
                 Boarding::Join(wait) => value = wait.await.or_else(|| self.peek_hashed(hash, &key)),
                 Boarding::Lead(lead) => {
                     value = self.peek_hashed(hash, &key);
@@ -195,6 +201,13 @@ where
             Err(_) => drop(key),
         }
         drop(lead);
+        loaded
+    }
+
+    /// Does not keep the value: it comes from no flight, so no removal could have cancelled it.
+    fn finish_alone<E>(mut self, key: K, loaded: Result<V, E>) -> Result<V, E> {
+        self.succeeded = loaded.is_ok();
+        drop(key);
         loaded
     }
 }

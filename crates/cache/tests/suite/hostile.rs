@@ -211,6 +211,7 @@ fn a_destructor_that_panics_in_a_load_leaks_nothing() {
 }
 
 /// A key whose `Eq` updates the cache that compares it.
+#[derive(Clone)]
 struct Reentrant {
     cache: Arc<OnceLock<Weak<Cache<Reentrant, u64, Colliding>>>>,
     /// The number of the comparison that updates the cache; 0 for none.
@@ -227,6 +228,9 @@ impl PartialEq for Reentrant {
         if self.update.load(SeqCst) > 0 && self.update.fetch_sub(1, SeqCst) == 1 {
             let cache = self.cache.get().and_then(Weak::upgrade).unwrap();
             let key = |id| Self { cache: Arc::clone(&self.cache), update: Arc::clone(&self.update), id };
+            if self.id % 2 == 0 {
+                assert_eq!(cache.get_or_insert_with(key(100), || 1), 1);
+            }
             _ = cache.insert(key(100), 1);
             cache.set_capacity(2);
             cache.invalidate(&key(1));
@@ -290,6 +294,8 @@ fn the_function_for_evicted_entries_may_use_the_cache() {
             .on_evict(move |&key: &u32, &value: &u32, _| {
                 let cache = of_listener.get().and_then(Weak::upgrade).unwrap();
                 assert_eq!(cache.get(&key), None);
+                cache.remove(&(key + 1));
+                assert_eq!(cache.get_or_insert_with(key + 1, || 0), 0);
                 cache.remove(&(key + 1));
                 // A second chance, which evicts others: for a bounded number of times.
                 if value > 0 {

@@ -338,8 +338,8 @@ where
 
     /// Sets the value of a key. Evicts other entries if there is no room.
     ///
-    /// If the key is being loaded, the value that is loaded is returned to those that wait for it,
-    /// but does not replace this one.
+    /// If the key is being loaded, the value that is loaded does not replace this one, and those
+    /// that wait for the load look the key up again.
     ///
     /// Blocks on other updates of the same bucket and on evictions from the same shard, and if all
     /// of the capacity belongs to entries that other threads are inserting or removing at this
@@ -376,7 +376,8 @@ where
     /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
     /// thread loads it; otherwise blocks on other updates of the same bucket.
     ///
-    /// If the key is being loaded, the value is returned to those that wait for it, but not kept.
+    /// If the key is being loaded, the value that is loaded is not kept, and those that wait for the
+    /// load look the key up again.
     ///
     /// # Panics
     ///

@@ -21,9 +21,9 @@ use relativist_table as table;
 /// The value is returned even if it is too heavy for the cache.
 ///
 /// If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded, the
-/// value is returned to those that have waited for it, but not kept, because it may be out of date.
-/// For the same reason, a thread or task that misses the key afterwards does not wait for that
-/// loader. It calls its own, which may run at the same time.
+/// loader's value may be out of date. Only the caller of that loader gets the value, and the cache
+/// does not keep it. Those that wait look the key up again. If it is missing, one of them calls its
+/// own loader, which may run at the same time as the first.
 ///
 /// A loader may load other keys. But loaders that ask for each other's key, on two threads or in
 /// two tasks, wait for each other for ever.
@@ -112,7 +112,9 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. Do not ask for the same key in `load`: the task would wait for itself.
+    /// `load`. A future that loads must be polled or dropped: while it is kept without being polled,
+    /// or if it is leaked, others wait for it until the key is inserted or removed. Do not ask for
+    /// the same key in `load`: the task would wait for itself.
     ///
     /// ```
     /// use relativist_cache::Cache;

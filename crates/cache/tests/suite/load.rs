@@ -222,7 +222,8 @@ fn a_thread_waits_for_a_task() {
     });
 }
 
-/// What is loaded while its key is removed may be out of date. It is returned, but not kept.
+/// What is loaded while its key is removed may be out of date. It is returned to the caller of the
+/// loader, but neither kept nor passed on.
 #[test]
 fn a_removal_cancels_a_load() {
     type Remove = fn(&Cache<u32, u32>);
@@ -242,14 +243,43 @@ fn a_removal_cancels_a_load() {
         assert!(poll(old.as_mut(), &woken).is_pending());
         assert!(poll(waits.as_mut(), &woken).is_pending());
         remove(&cache);
-        // A new load begins, while the old one is still in progress.
+        // A new load begins, while the old one is still in progress. The one that waits joins it.
         let mut new = Box::pin(cache.get_or_insert_async(1, load(2)));
         assert!(poll(new.as_mut(), &woken).is_pending());
+        assert_eq!(woken.times(), 1);
+        assert!(poll(waits.as_mut(), &woken).is_pending());
         assert_eq!(poll(old.as_mut(), &woken), Poll::Ready(1));
-        assert_eq!(poll(waits.as_mut(), &woken), Poll::Ready(1));
-        assert_eq!(cache.get(&1), None);
+        assert_eq!((cache.get(&1), woken.times()), (None, 1));
         assert_eq!(poll(new.as_mut(), &woken), Poll::Ready(2));
-        assert_eq!(cache.get(&1), Some(2));
+        assert_eq!((cache.get(&1), woken.times()), (Some(2), 2));
+        assert_eq!(poll(waits.as_mut(), &woken), Poll::Ready(2));
+    }
+}
+
+/// A future that loads is no longer polled, as if it were leaked.
+#[test]
+fn an_update_frees_those_that_wait_for_a_stuck_load() {
+    type Update = fn(&Cache<u32, u32>);
+    let updates: [(Update, u32); 4] = [
+        (|cache| _ = cache.remove(&1), 7),
+        (|cache| cache.invalidate(&1), 7),
+        (|cache| cache.invalidate_all(), 7),
+        (|cache| cache.insert(1, 5).unwrap(), 5),
+    ];
+    for (update, expected) in updates {
+        let cache = Cache::new(10);
+        let mut stuck = pin!(cache.get_or_insert_async(1, std::future::pending));
+        assert!(poll(stuck.as_mut(), &Arc::default()).is_pending());
+        let woken: [Arc<Woken>; 3] = Default::default();
+        let mut waiting = [(); 3].map(|()| Box::pin(cache.get_or_insert_async(1, || async { 7 })));
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert!(poll(waits.as_mut(), woken).is_pending());
+        }
+        update(&cache);
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert_eq!((woken.times(), poll(waits.as_mut(), woken)), (1, Poll::Ready(expected)));
+        }
+        assert_eq!((cache.get(&1), cache.stats().loads), (Some(expected), u64::from(expected == 7)));
     }
 }
 

@@ -60,8 +60,8 @@ impl Schedule {
 fn run() {
     while let Some(Scheduled { cache, interval }) = next() {
         let start = Instant::now();
-        // If the cache has been dropped meanwhile, this is its last owner. A panic in the function
-        // that is called for expired entries, or in a destructor, must not end the thread.
+        // If the cache has been dropped meanwhile, this is its last owner. A panic in its clock or
+        // in a destructor must not end the thread.
         contain(|| {
             if let Some(cache) = cache.upgrade() {
                 cache.sweep();

@@ -44,6 +44,7 @@ use super::{Eviction, TooHeavy};
 use crate::nodes::Nodes;
 use relativist_core::eviction;
 use relativist_core::sync::{Mutex, MutexGuard, full_fence, yield_now};
+use relativist_core::unwind::contain;
 use relativist_table::node;
 use relativist_table::{self as table, Entry as Place, Link, Unsettled};
 
@@ -544,11 +545,20 @@ where
         // SAFETY: this thread has unlinked it, and has taken it out of its queue. Its state stays
         // `Popped`: only the thread that has unlinked an entry, or popped it, changes its state.
         unsafe { self.map.retire(link, guard) };
-        let Some(listener) = &self.on_evict else { return Some(weight) };
+        if self.on_evict.is_none() {
+            return Some(weight);
+        }
         // Released first, because the listener may insert.
         self.limit.release(weight);
-        listener(&node.key, &node.value.value, if popped.expired { Eviction::Expired } else { Eviction::Capacity });
+        self.report(node, if popped.expired { Eviction::Expired } else { Eviction::Capacity });
         Some(0)
+    }
+
+    /// Passes an entry that this thread has removed to the listener. A panic ends only this call.
+    fn report(&self, node: &Node<K, V, L>, why: Eviction) {
+        if let Some(listener) = &self.on_evict {
+            contain(|| listener(&node.key, &node.value.value, why));
+        }
     }
 
     /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
@@ -635,9 +645,7 @@ where
         let expired = |node: &Node<K, V, L>| node.value.lifespan.deadline() <= now;
         self.remove_all(expired, |node| {
             self.queues(node.link().hash()).expired += 1;
-            if let Some(listener) = &self.on_evict {
-                listener(&node.key, &node.value.value, Eviction::Expired);
-            }
+            self.report(node, Eviction::Expired);
         });
     }
 

@@ -136,6 +136,7 @@ use relativist_table as table;
 ///
 /// After a panic in `Hash`, `Eq`, `Clone`, a destructor, or a function that was passed to the
 /// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked.
+/// A panic in the [function for evicted entries](Builder::on_evict) does not reach the caller.
 /// `Eq` of keys may run under a bucket's lock. It may look keys up, but must not update the same
 /// cache, which panics, and must not wait for a thread that does. Nor should it update another
 /// cache: while a loaded value is inserted, this panics if that cache loads the key.
@@ -428,8 +429,7 @@ where
     }
 
     /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
-    /// the capacity step by step with the weight. If the [listener](Builder::on_evict) panics, the
-    /// capacity stays between the old one and the new one.
+    /// the capacity step by step with the weight.
     ///
     /// # Panics
     ///

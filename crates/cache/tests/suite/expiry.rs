@@ -133,6 +133,23 @@ fn expired_entries_are_evicted_first_when_they_are_reached() {
     assert_eq!(reported.lock().unwrap().len(), 3);
 }
 
+/// A sweep frees all that has expired, although each call of the function panics.
+#[test]
+fn a_panic_in_the_function_for_expired_entries_ends_only_its_call() {
+    let (clock, calls) = (Clock::default(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&calls);
+    let panics = move |_: &u64, _: &u64, _| {
+        counted.fetch_add(1, Relaxed);
+        panic!("in the function for evicted entries");
+    };
+    // So long that the background thread does not sweep meanwhile.
+    let cache = clock.builder().time_to_live(3600 * SECOND).on_evict(panics).build();
+    (0..100).for_each(|key| cache.insert(key, key).unwrap());
+    clock.advance(3600 * SECOND);
+    cache.remove_expired();
+    assert_eq!((cache.len(), cache.weight(), cache.stats().expirations, calls.load(Relaxed)), (0, 0, 100, 100));
+}
+
 #[test]
 fn a_key_that_has_expired_is_loaded_again() {
     let clock = Clock::default();

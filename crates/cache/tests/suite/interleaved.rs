@@ -5,6 +5,7 @@ use std::future::{Future, ready};
 use std::hash::{Hash, Hasher};
 use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
@@ -133,4 +134,35 @@ fn a_load_that_begins_after_a_removal_gets_no_older_value() {
             assert_eq!(cache.get(&Key), Some(Value("new")));
         });
     }
+}
+
+/// While the function for an evicted value runs, other threads insert the key again, and evict it
+/// again. The calls for its two values are not ordered.
+#[test]
+fn no_thread_waits_for_the_function_for_evicted_entries() {
+    let returned = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&returned);
+    let report = move |&key: &u32, &value: &u32, _| {
+        pass("function for evicted entries");
+        sees.lock().unwrap().push((key, value));
+    };
+    let cache = &Cache::builder().capacity(1).on_evict(report).build();
+    cache.insert(1, 10).unwrap();
+    let (evict, has_evicted) = stop("function for evicted entries");
+    thread::scope(|scope| {
+        let evicting = scope.spawn(move || {
+            STOPS.set(vec![evict]);
+            cache.insert(2, 20).unwrap();
+        });
+        has_evicted.wait();
+        assert_eq!(cache.get(&1), None);
+        cache.insert(1, 11).unwrap();
+        assert_eq!(cache.get(&1), Some(11));
+        cache.insert(3, 30).unwrap();
+        assert_eq!(*returned.lock().unwrap(), [(1, 11)]);
+        has_evicted.go_on();
+        evicting.join().unwrap();
+        assert_eq!(*returned.lock().unwrap(), [(1, 11), (1, 10), (3, 30)]);
+        assert_eq!((cache.get(&2), cache.len()), (Some(20), 1));
+    });
 }

@@ -132,7 +132,10 @@ fn each_evicted_entry_is_reported_once() {
         })
         .hasher(Colliding)
         .build();
-    (0..1000).for_each(|n| cache.insert(n, n + 1).unwrap());
+    for n in 0..1000 {
+        cache.insert(n, n + 1).unwrap();
+        assert_eq!(evicted.lock().unwrap().len(), (n as usize).saturating_sub(9), "before the insertion returns");
+    }
     cache.remove(&999);
     let mut all = evicted.lock().unwrap().clone();
     assert_eq!(all.len(), 990);

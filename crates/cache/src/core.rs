@@ -345,9 +345,9 @@ where
     }
 
     /// Inserts a node in place of exactly the entry `old`, or of none. Returns the node if this
-    /// fails: another thread has inserted, replaced, removed or evicted the key, this thread has
-    /// evicted it to make room, other threads hold the room, or the load of this lead was
-    /// cancelled. Then the caller looks at the key, the capacity and the lead again.
+    /// fails: another thread has inserted, replaced, removed or evicted the key, other threads hold
+    /// the room, or the load of this lead was cancelled. Then the caller looks at the key, the
+    /// capacity and the lead again.
     pub(super) fn put_instead<'g>(
         &'g self,
         old: Option<&'g Node<K, V, L>>,
@@ -358,11 +358,7 @@ where
         let weight = node.value.slot.weight;
         let old_weight = old.map_or(0, |old| old.value.slot.weight);
         let missing = weight.saturating_sub(old_weight);
-        // An entry that replaces another one takes its visits over, so it is queued afterwards.
-        // With a listener, an eviction releases its room, because the listener may insert. So the
-        // entry may have to wait for room after an eviction.
-        let may_queue = old.is_none() && self.on_evict.is_none();
-        let incoming = Incoming::new(self, node, may_queue, guard);
+        let incoming = Incoming::new(self, node, old, guard);
         let Some(reservation) = self.reserve(missing, &incoming, guard) else { return Err(incoming.into_box()) };
         // After all code of the user that runs before the insertion, except for `Eq` of keys.
         let permit = lead.map(Lead::permit);
@@ -463,8 +459,8 @@ where
 
     /// Evicts one entry, in most cases from the given shard. `now` is from [`Core::now`]. Returns
     /// the weight that it has released for the caller, which still counts. Returns `None` if each
-    /// shard was empty, or the next entry to evict is one that another thread is inserting or
-    /// removing.
+    /// shard was empty, apart from the entry that the incoming one replaces, or the next entry to
+    /// evict is one that another thread is inserting or removing.
     ///
     /// If the evicted entry makes enough room for the incoming one, that may be queued at once, so
     /// that the shard need not be locked again. A thread that pops it before it is in the map puts
@@ -503,7 +499,8 @@ where
             let node: &Node<K, V, L> = unsafe { node_of(slot) };
             now.is_some_and(|now| node.value.lifespan.deadline() <= now)
         };
-        let popped = queues.pop(is_expired)?;
+        let kept = incoming.and_then(|(incoming, _)| incoming.replaced);
+        let popped = queues.pop(kept, is_expired)?;
         // SAFETY: an entry of this cache, which is alive as long as the guard: see `Queues::pop`.
         let node: &Node<K, V, L> = unsafe { node_of(popped.slot) };
         let unlinked = match self.map.table.try_unlink(node.link(), guard) {

@@ -337,7 +337,8 @@ where
         with_core!(self, core => core.find(core.map.hash(key), key, Purpose::Peek, &guard).is_some())
     }
 
-    /// Sets the value of a key. Evicts other entries if there is no room.
+    /// Sets the value of a key. Evicts other entries if there is no room. The previous value of the
+    /// key is found until the new one replaces it, unless another insertion evicts it meanwhile.
     ///
     /// If the key is being loaded, the value that is loaded does not replace this one, and those
     /// that wait for the load look the key up again.

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use super::core::{AnyCore, Core, Listener, Weigher};
 use super::entry::Lifespan;
-use super::expiry::Expiry;
+use super::expiry::{Expiry, Sweep};
 use super::stats::Recorder;
 use super::{Cache, Eviction};
 use crate::nodes::Nodes;
@@ -142,11 +142,10 @@ impl<K, V, S> Builder<K, V, S> {
             return Cache::of(AnyCore::Plain(Arc::new(self.core())));
         }
         let core = Arc::new(self.core());
-        #[cfg(not(relativist_loom))]
         if let Some(expiry) = &core.expiry {
-            let interval = expiry.interval();
-            let weak = Arc::downgrade(&core);
-            super::background::add(weak, interval);
+            let cache = Arc::downgrade(&core) as Weak<dyn Sweep>;
+            // Nothing has set it before.
+            let _ = expiry.cache.set(cache);
         }
         Cache::of(AnyCore::Expiring(core))
     }

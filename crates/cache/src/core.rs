@@ -26,6 +26,7 @@
 //! the shard, and then waits for the bucket. `Eq` of keys runs under the lock of a bucket, as in a
 //! map.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +35,7 @@ use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
 use super::entry::{Deadlines, Entry, Lifespan, NEVER, Slot, Unlimited, node_of, prefetch_node, slot_of};
-use super::expiry::{Expiry, Purpose};
+use super::expiry::{Expiry, Purpose, Sweep};
 use super::flight::{Flights, Lead};
 use super::incoming::Incoming;
 use super::limit::{Limit, Reservation};
@@ -376,6 +377,7 @@ where
                     if !is_queued {
                         self.admit(node, None);
                     }
+                    self.schedule_sweep(node);
                     return Ok(node);
                 }
             }
@@ -392,11 +394,21 @@ where
                     self.limit.release(old_weight.saturating_sub(weight));
                     // SAFETY: this thread has unlinked it, and taken it out of its queue.
                     unsafe { self.map.retire(old_link, guard) };
+                    self.schedule_sweep(node);
                     return Ok(node);
                 }
             }
         }
         Err(incoming.into_box())
+    }
+
+    /// Schedules a sweep if an entry that was just inserted can expire.
+    #[inline(always)]
+    fn schedule_sweep(&self, node: &Node<K, V, L>) {
+        let can_expire = L::IS_LIMITED && node.value.lifespan.deadline() < NEVER;
+        if let Some(expiry) = self.expiry.as_ref().filter(|_| can_expire) {
+            expiry.schedule();
+        }
     }
 
     /// Puts an entry that is in the map into a queue, and takes the one that it has replaced out of
@@ -635,15 +647,26 @@ where
         }
     }
 
-    /// Removes the entries that have expired.
-    pub(super) fn remove_expired(&self) {
-        let Some(expiry) = &self.expiry else { return };
-        let now = expiry.now();
-        let expired = |node: &Node<K, V, L>| node.value.lifespan.deadline() <= now;
+    /// Removes the entries that have expired. Returns whether there are others that can expire.
+    fn remove_expired_at(&self, now: u64) -> bool {
+        let others = Cell::new(false);
+        let expired = |node: &Node<K, V, L>| {
+            let deadline = node.value.lifespan.deadline();
+            others.set(others.get() || (now < deadline && deadline < NEVER));
+            deadline <= now
+        };
         self.remove_all(expired, |node| {
             self.queues(node.link().hash()).expired += 1;
             self.report(node, Eviction::Expired);
         });
+        others.get()
+    }
+
+    /// See [`Cache::remove_expired`](super::Cache::remove_expired).
+    pub(super) fn remove_expired(&self) {
+        if let Some(now) = self.now() {
+            self.remove_expired_at(now);
+        }
     }
 
     /// Changes the capacity. Evicts entries until they fit.
@@ -667,14 +690,17 @@ where
     }
 }
 
-#[cfg(not(relativist_loom))]
-impl<K, V, S, L: Lifespan> super::background::Sweep for Core<K, V, S, L>
+impl<K, V, S, L: Lifespan> Sweep for Core<K, V, S, L>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
-    fn sweep(&self) {
-        self.remove_expired();
+    fn sweep(&self) -> bool {
+        let Some(expiry) = &self.expiry else { return false };
+        // Before the sweep begins, because the clock may panic.
+        let now = expiry.now();
+        expiry.begin_sweep();
+        self.remove_expired_at(now) && expiry.reschedule()
     }
 }

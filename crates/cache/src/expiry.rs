@@ -77,7 +77,6 @@ impl<K, V> Expiry<K, V> {
     }
 
     /// Returns how often to look for expired entries: a few times in the life of an entry.
-    #[cfg(not(relativist_loom))]
     pub(super) fn interval(&self) -> Duration {
         /// The time to live that is assumed if a function decides about it.
         const UNKNOWN_LIFE: Duration = Duration::from_secs(4);
@@ -101,7 +100,6 @@ impl<K, V> Expiry<K, V> {
     #[cold]
     fn schedule_first(&self) {
         if self.reschedule() {
-            #[cfg(not(relativist_loom))]
             if let Some(cache) = self.cache.get() {
                 super::background::add(Weak::clone(cache), self.interval());
             }

@@ -29,7 +29,6 @@ use relativist_testing as _;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(not(relativist_loom))]
 mod background;
 mod builder;
 mod compute;

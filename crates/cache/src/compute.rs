@@ -77,8 +77,8 @@ where
     ///
     /// `decide` runs outside of locks, and runs again if its result could not be applied: because
     /// another thread has changed or evicted the entry, or because other threads held the room for
-    /// the new one. So it may see `None` where it has seen a value before. Only its last result is applied, so no update is lost. It
-    /// may use the cache, and load.
+    /// the new one. So it may see `None` where it has seen a value before. Only its last result is
+    /// applied, so no update is lost. It may use the cache, and load.
     ///
     /// Finding the entry counts as a hit for eviction and for the [time to
     /// idle](super::Builder::time_to_idle), but not in [`Cache::stats`]. A new value begins a new

@@ -89,24 +89,24 @@ impl<K, V, S> Builder<K, V, S> {
     /// or replaces, even if they had expired (as when a load replaces one), nor for those that are
     /// left when the cache is dropped.
     ///
-    /// The function is called once for each of these entries, when the entry has left the cache, and
-    /// before the call returns that has removed it: an insertion, [`Cache::set_capacity`] or
+    /// The function is called once for each of these entries, when the entry has left the cache,
+    /// and before the call returns that has removed it: an insertion, [`Cache::set_capacity`] or
     /// [`Cache::remove_expired`], on the thread of the caller. A background thread, one for all
     /// caches, removes expired entries too. While the function blocks there, no expired entry is
     /// freed.
     ///
     /// The function runs in a read section, and outside of locks: no other thread waits for it. So
     /// another thread may insert the key again before the function is called, or while it runs. The
-    /// calls for two values of a key may then run at the same time, or in the opposite order. If you
-    /// keep something for each entry, like a file, identify it by the value, and not by the key
+    /// calls for two values of a key may then run at the same time, or in the opposite order. If
+    /// you keep something for each entry, like a file, identify it by the value, and not by the key
     /// alone.
     ///
     /// The function may use the cache. If it inserts, that may evict the next entry and call it
-    /// again, on the same stack. If it always puts the evicted entry back, no room is ever made, and
-    /// the insertion does not return.
+    /// again, on the same stack. If it always puts the evicted entry back, no room is ever made,
+    /// and the insertion does not return.
     ///
-    /// A panic in the function ends only this call. The panic hook reports it, and the insertion, or
-    /// whatever has removed the entry, goes on.
+    /// A panic in the function ends only this call. The panic hook reports it, and the insertion,
+    /// or whatever has removed the entry, goes on.
     pub fn on_evict(mut self, listener: impl Fn(&K, &V, Eviction) + Send + Sync + 'static) -> Self {
         self.on_evict = Some(Box::new(listener));
         self

@@ -112,7 +112,8 @@ impl<K, V> Expiry<K, V> {
         !self.is_scheduled.swap(true, Relaxed)
     }
 
-    /// Begins the sweep that was scheduled. An insertion that this sweep may miss schedules another.
+    /// Begins the sweep that was scheduled. An insertion that this sweep may miss schedules
+    /// another.
     pub(super) fn begin_sweep(&self) {
         // Relaxed: see `schedule`.
         self.is_scheduled.store(false, Relaxed);

@@ -17,11 +17,11 @@
 //! its loader has returned, and the loader began after the removal had looked for flights.
 //!
 //! An insertion or a removal *cancels* the flight of its key: it lands the flight without a value,
-//! because the value may be out of date. Only the caller of the loader gets the value, and it is not
-//! put into the cache. All that have joined wake up, and look their key up again, so they do not
-//! depend on the leader any more. One of them may lead another flight, and its loader may run at the
-//! same time as that of the cancelled one. An insertion or a removal that comes while the value is
-//! being inserted waits for that, and then replaces or removes it.
+//! because the value may be out of date. Only the caller of the loader gets the value, and it is
+//! not put into the cache. All that have joined wake up, and look their key up again, so they do
+//! not depend on the leader any more. One of them may lead another flight, and its loader may run
+//! at the same time as that of the cancelled one. An insertion or a removal that comes while the
+//! value is being inserted waits for that, and then replaces or removes it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -53,10 +53,10 @@ where
         unsafe { Node::<K, V, L>::of(self.link) }
     }
 
-    /// Puts the entry into the queues of its shard before it is in the map, if it can be inserted at
-    /// once. An entry that replaces another one takes its visits over, so it is queued afterwards.
-    /// With a listener, an eviction releases its room, because the listener may insert. So the entry
-    /// may have to wait for room after an eviction.
+    /// Puts the entry into the queues of its shard before it is in the map, if it can be inserted
+    /// at once. An entry that replaces another one takes its visits over, so it is queued
+    /// afterwards. With a listener, an eviction releases its room, because the listener may insert.
+    /// So the entry may have to wait for room after an eviction.
     #[inline(always)]
     pub(super) fn queue(&self, queues: &mut Queues) {
         if self.replaced.is_none() && self.core.on_evict.is_none() {

@@ -356,9 +356,9 @@ where
     ///
     /// Panics if it is called by `Eq` of a key that is being compared in the same cache under the
     /// lock of a bucket, or in any cache while a loaded value is inserted there and this cache
-    /// loads the key, or if this thread has [entries](relativist_table::Entry) of 8 tables. Panics in
-    /// the functions of the [`Builder`] and in `Hash` and `Eq` of keys reach the caller; the
-    /// cache stays usable, and its weight exact.
+    /// loads the key, or if this thread has [entries](relativist_table::Entry) of 8 tables. Panics
+    /// in the functions of the [`Builder`], apart from [`Builder::on_evict`], and in `Hash` and
+    /// `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
     ///
     /// ```
     /// use relativist_cache::Cache;
@@ -377,8 +377,8 @@ where
     /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
     /// thread loads it; otherwise blocks on other updates of the same bucket.
     ///
-    /// If the key is being loaded, the value that is loaded is not kept, and those that wait for the
-    /// load look the key up again.
+    /// If the key is being loaded, the value that is loaded is not kept, and those that wait for
+    /// the load look the key up again.
     ///
     /// # Panics
     ///

@@ -112,9 +112,9 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. A future that loads must be polled or dropped: while it is kept without being polled,
-    /// or if it is leaked, others wait for it until the key is inserted or removed. Do not ask for
-    /// the same key in `load`: the task would wait for itself.
+    /// `load`. A future that loads must be polled or dropped: while it is kept without being
+    /// polled, or if it is leaked, others wait for it until the key is inserted or removed. Do not
+    /// ask for the same key in `load`: the task would wait for itself.
     ///
     /// ```
     /// use relativist_cache::Cache;

@@ -1,5 +1,6 @@
 //! The queues of a shard: which entry to evict next. The policy is that of
-//! [`eviction`](relativist_core::eviction), applied to single entries instead of blocks, with [`ghosts`].
+//! [`eviction`](relativist_core::eviction), applied to single entries instead of blocks, with
+//! [`ghosts`].
 //!
 //! A queue is a doubly linked list through the [`Slot`]s of its entries, so an entry that is
 //! removed leaves it at once, and queueing allocates nothing.

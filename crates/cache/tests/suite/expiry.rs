@@ -190,8 +190,8 @@ fn the_background_thread_frees_expired_entries() {
     }
 }
 
-/// Sweeps read the clock. Caches that are empty, or whose entries cannot expire, are not swept: also
-/// not those that had other entries, once a sweep has found that out.
+/// Sweeps read the clock. Caches that are empty, or whose entries cannot expire, are not swept:
+/// also not those that had other entries, once a sweep has found that out.
 #[test]
 fn an_idle_cache_is_not_swept() {
     let clock = Clock::default();

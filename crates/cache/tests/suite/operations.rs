@@ -146,8 +146,8 @@ fn each_evicted_entry_is_reported_once() {
     assert_eq!(all, (0..1000).collect::<Vec<_>>());
 }
 
-/// The oldest entry grows, and others make room for it, also those of other shards. It is not itself
-/// evicted, and its key is found all the time.
+/// The oldest entry grows, and others make room for it, also those of other shards. It is not
+/// itself evicted, and its key is found all the time.
 #[test]
 fn an_entry_is_not_evicted_for_the_one_that_replaces_it() {
     for estimate in [0, 1 << 14] {

@@ -1,5 +1,5 @@
 //! The background thread that frees expired entries, one per process. It runs while there are
-//! caches whose entries expire.
+//! entries that can expire. A cache without such entries is not in the schedule, and costs nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
@@ -8,11 +8,7 @@ use std::time::{Duration, Instant};
 use relativist_core::unwind::contain;
 use relativist_rcu::is_reading;
 
-/// A cache whose entries expire.
-pub(super) trait Sweep: Send + Sync {
-    /// Frees the entries that have expired.
-    fn sweep(&self);
-}
+use super::expiry::Sweep;
 
 /// After a sweep the thread rests for at least this many times as long as it took.
 const REST: u32 = 19;
@@ -34,21 +30,25 @@ struct Scheduled {
     interval: Duration,
 }
 
-/// Sweeps a cache from now on, in this interval, until it is dropped. If no thread can be started,
-/// nothing sweeps it until another cache is added.
+/// Sweeps a cache from now on, in this interval, until it has no entries that can expire, or was
+/// dropped. If no thread can be started, nothing sweeps it until another cache is added.
 pub(super) fn add(cache: Weak<dyn Sweep>, interval: Duration) {
     let mut schedule = SCHEDULE.lock().unwrap_or_else(PoisonError::into_inner);
-    schedule.insert(Scheduled { cache, interval }, interval);
+    let is_first = schedule.insert(Scheduled { cache, interval }, interval);
     if schedule.thread != Some(std::process::id()) {
         schedule.start_thread();
+    } else if is_first {
+        CHANGED.notify_one();
     }
-    CHANGED.notify_one();
 }
 
 impl Schedule {
-    fn insert(&mut self, cache: Scheduled, pause: Duration) {
+    /// Returns whether the cache is the next one to sweep.
+    fn insert(&mut self, cache: Scheduled, pause: Duration) -> bool {
         self.added += 1;
-        self.caches.insert((Instant::now() + pause, self.added), cache);
+        let due = (Instant::now() + pause, self.added);
+        self.caches.insert(due, cache);
+        self.caches.first_key_value().is_some_and(|(first, _)| *first == due)
     }
 
     fn start_thread(&mut self) {
@@ -60,15 +60,14 @@ impl Schedule {
 fn run() {
     while let Some(Scheduled { cache, interval }) = next() {
         let start = Instant::now();
-        // If the cache has been dropped meanwhile, this is its last owner. A panic in the function
-        // that is called for expired entries, or in a destructor, must not end the thread.
-        contain(|| {
-            if let Some(cache) = cache.upgrade() {
-                cache.sweep();
-            }
-        });
+        // If the cache has been dropped meanwhile, this is its last owner. A panic in its clock or
+        // in a destructor must not end the thread.
+        let mut again = true;
+        contain(|| again = cache.upgrade().is_some_and(|cache| cache.sweep()));
         let mut schedule = SCHEDULE.lock().unwrap_or_else(PoisonError::into_inner);
-        schedule.insert(Scheduled { cache, interval }, interval.max(start.elapsed() * REST));
+        if again {
+            schedule.insert(Scheduled { cache, interval }, interval.max(start.elapsed() * REST));
+        }
         if is_reading() {
             // Code of the user has left a read section open on this thread, by leaking the guard.
             // Nothing would be reclaimed before it ends, so another thread takes over.
@@ -77,11 +76,10 @@ fn run() {
     }
 }
 
-/// Waits until a cache is due. Returns `None` when there are no more caches.
+/// Waits until a cache is due. Returns `None` when no cache is scheduled.
 fn next() -> Option<Scheduled> {
     let mut schedule = SCHEDULE.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        schedule.caches.retain(|_, scheduled| scheduled.cache.strong_count() > 0);
         let now = Instant::now();
         let Some(first) = schedule.caches.first_entry() else {
             schedule.thread = None;

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use super::core::{AnyCore, Core, Listener, Weigher};
 use super::entry::Lifespan;
-use super::expiry::Expiry;
+use super::expiry::{Expiry, Sweep};
 use super::stats::Recorder;
 use super::{Cache, Eviction};
 use crate::nodes::Nodes;
@@ -89,14 +89,24 @@ impl<K, V, S> Builder<K, V, S> {
     /// or replaces, even if they had expired (as when a load replaces one), nor for those that are
     /// left when the cache is dropped.
     ///
-    /// It runs outside of locks, on the thread that calls the function that removes the entry (an
-    /// insertion, [`Cache::set_capacity`] or [`Cache::remove_expired`]), or on the background
-    /// thread that removes expired entries, one for all caches: while it blocks there, no expired
-    /// entry is freed. It may use the cache, but must not
-    /// [load](Cache::get_or_insert_with): it runs in a read section, in which waiting panics. If it
-    /// inserts, that may evict the next entry and call it again, on the same stack. If it always
-    /// puts the evicted entry back, no room is ever made, and the insertion does not return. A
-    /// panic in it reaches the caller of the insertion, whose entry is not inserted.
+    /// The function is called once for each of these entries, when the entry has left the cache,
+    /// and before the call returns that has removed it: an insertion, [`Cache::set_capacity`] or
+    /// [`Cache::remove_expired`], on the thread of the caller. A background thread, one for all
+    /// caches, removes expired entries too. While the function blocks there, no expired entry is
+    /// freed.
+    ///
+    /// The function runs in a read section, and outside of locks: no other thread waits for it. So
+    /// another thread may insert the key again before the function is called, or while it runs. The
+    /// calls for two values of a key may then run at the same time, or in the opposite order. If
+    /// you keep something for each entry, like a file, identify it by the value, and not by the key
+    /// alone.
+    ///
+    /// The function may use the cache. If it inserts, that may evict the next entry and call it
+    /// again, on the same stack. If it always puts the evicted entry back, no room is ever made,
+    /// and the insertion does not return.
+    ///
+    /// A panic in the function ends only this call. The panic hook reports it, and the insertion,
+    /// or whatever has removed the entry, goes on.
     pub fn on_evict(mut self, listener: impl Fn(&K, &V, Eviction) + Send + Sync + 'static) -> Self {
         self.on_evict = Some(Box::new(listener));
         self
@@ -132,11 +142,10 @@ impl<K, V, S> Builder<K, V, S> {
             return Cache::of(AnyCore::Plain(Arc::new(self.core())));
         }
         let core = Arc::new(self.core());
-        #[cfg(not(relativist_loom))]
         if let Some(expiry) = &core.expiry {
-            let interval = expiry.interval();
-            let weak = Arc::downgrade(&core);
-            super::background::add(weak, interval);
+            let cache = Arc::downgrade(&core) as Weak<dyn Sweep>;
+            // Nothing has set it before.
+            let _ = expiry.cache.set(cache);
         }
         Cache::of(AnyCore::Expiring(core))
     }

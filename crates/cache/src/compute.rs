@@ -76,10 +76,9 @@ where
     /// and after.
     ///
     /// `decide` runs outside of locks, and runs again if its result could not be applied: because
-    /// another thread has changed the entry, because the entry was evicted (also to make room for
-    /// the new one), or because other threads held the room for the new one. So it may see `None`
-    /// where it has seen a value before. Only its last result is applied, so no update is lost. It
-    /// may use the cache, but must not [load](Cache::get_or_insert_with).
+    /// another thread has changed or evicted the entry, or because other threads held the room for
+    /// the new one. So it may see `None` where it has seen a value before. Only its last result is
+    /// applied, so no update is lost. It may use the cache, and load.
     ///
     /// Finding the entry counts as a hit for eviction and for the [time to
     /// idle](super::Builder::time_to_idle), but not in [`Cache::stats`]. A new value begins a new

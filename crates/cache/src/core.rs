@@ -26,6 +26,7 @@
 //! the shard, and then waits for the bucket. `Eq` of keys runs under the lock of a bucket, as in a
 //! map.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +35,7 @@ use equivalent::Equivalent;
 use relativist_rcu::{Guard, read};
 
 use super::entry::{Deadlines, Entry, Lifespan, NEVER, Slot, Unlimited, node_of, prefetch_node, slot_of};
-use super::expiry::{Expiry, Purpose};
+use super::expiry::{Expiry, Purpose, Sweep};
 use super::flight::{Flights, Lead};
 use super::incoming::Incoming;
 use super::limit::{Limit, Reservation};
@@ -44,6 +45,7 @@ use super::{Eviction, TooHeavy};
 use crate::nodes::Nodes;
 use relativist_core::eviction;
 use relativist_core::sync::{Mutex, MutexGuard, full_fence, yield_now};
+use relativist_core::unwind::contain;
 use relativist_table::node;
 use relativist_table::{self as table, Entry as Place, Link, Unsettled};
 
@@ -344,9 +346,9 @@ where
     }
 
     /// Inserts a node in place of exactly the entry `old`, or of none. Returns the node if this
-    /// fails: another thread has inserted, replaced, removed or evicted the key, this thread has
-    /// evicted it to make room, other threads hold the room, or the load of this lead was
-    /// cancelled. Then the caller looks at the key, the capacity and the lead again.
+    /// fails: another thread has inserted, replaced, removed or evicted the key, other threads hold
+    /// the room, or the load of this lead was cancelled. Then the caller looks at the key, the
+    /// capacity and the lead again.
     pub(super) fn put_instead<'g>(
         &'g self,
         old: Option<&'g Node<K, V, L>>,
@@ -357,11 +359,7 @@ where
         let weight = node.value.slot.weight;
         let old_weight = old.map_or(0, |old| old.value.slot.weight);
         let missing = weight.saturating_sub(old_weight);
-        // An entry that replaces another one takes its visits over, so it is queued afterwards.
-        // With a listener, an eviction releases its room, because the listener may insert. So the
-        // entry may have to wait for room after an eviction.
-        let may_queue = old.is_none() && self.on_evict.is_none();
-        let incoming = Incoming::new(self, node, may_queue, guard);
+        let incoming = Incoming::new(self, node, old, guard);
         let Some(reservation) = self.reserve(missing, &incoming, guard) else { return Err(incoming.into_box()) };
         // After all code of the user that runs before the insertion, except for `Eq` of keys.
         let permit = lead.map(Lead::permit);
@@ -379,6 +377,7 @@ where
                     if !is_queued {
                         self.admit(node, None);
                     }
+                    self.schedule_sweep(node);
                     return Ok(node);
                 }
             }
@@ -395,11 +394,21 @@ where
                     self.limit.release(old_weight.saturating_sub(weight));
                     // SAFETY: this thread has unlinked it, and taken it out of its queue.
                     unsafe { self.map.retire(old_link, guard) };
+                    self.schedule_sweep(node);
                     return Ok(node);
                 }
             }
         }
         Err(incoming.into_box())
+    }
+
+    /// Schedules a sweep if an entry that was just inserted can expire.
+    #[inline(always)]
+    fn schedule_sweep(&self, node: &Node<K, V, L>) {
+        let can_expire = L::IS_LIMITED && node.value.lifespan.deadline() < NEVER;
+        if let Some(expiry) = self.expiry.as_ref().filter(|_| can_expire) {
+            expiry.schedule();
+        }
     }
 
     /// Puts an entry that is in the map into a queue, and takes the one that it has replaced out of
@@ -462,8 +471,8 @@ where
 
     /// Evicts one entry, in most cases from the given shard. `now` is from [`Core::now`]. Returns
     /// the weight that it has released for the caller, which still counts. Returns `None` if each
-    /// shard was empty, or the next entry to evict is one that another thread is inserting or
-    /// removing.
+    /// shard was empty, apart from the entry that the incoming one replaces, or the next entry to
+    /// evict is one that another thread is inserting or removing.
     ///
     /// If the evicted entry makes enough room for the incoming one, that may be queued at once, so
     /// that the shard need not be locked again. A thread that pops it before it is in the map puts
@@ -502,7 +511,8 @@ where
             let node: &Node<K, V, L> = unsafe { node_of(slot) };
             now.is_some_and(|now| node.value.lifespan.deadline() <= now)
         };
-        let popped = queues.pop(is_expired)?;
+        let kept = incoming.and_then(|(incoming, _)| incoming.replaced);
+        let popped = queues.pop(kept, is_expired)?;
         // SAFETY: an entry of this cache, which is alive as long as the guard: see `Queues::pop`.
         let node: &Node<K, V, L> = unsafe { node_of(popped.slot) };
         let unlinked = match self.map.table.try_unlink(node.link(), guard) {
@@ -544,11 +554,20 @@ where
         // SAFETY: this thread has unlinked it, and has taken it out of its queue. Its state stays
         // `Popped`: only the thread that has unlinked an entry, or popped it, changes its state.
         unsafe { self.map.retire(link, guard) };
-        let Some(listener) = &self.on_evict else { return Some(weight) };
+        if self.on_evict.is_none() {
+            return Some(weight);
+        }
         // Released first, because the listener may insert.
         self.limit.release(weight);
-        listener(&node.key, &node.value.value, if popped.expired { Eviction::Expired } else { Eviction::Capacity });
+        self.report(node, if popped.expired { Eviction::Expired } else { Eviction::Capacity });
         Some(0)
+    }
+
+    /// Passes an entry that this thread has removed to the listener. A panic ends only this call.
+    fn report(&self, node: &Node<K, V, L>, why: Eviction) {
+        if let Some(listener) = &self.on_evict {
+            contain(|| listener(&node.key, &node.value.value, why));
+        }
     }
 
     /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
@@ -628,17 +647,26 @@ where
         }
     }
 
-    /// Removes the entries that have expired.
-    pub(super) fn remove_expired(&self) {
-        let Some(expiry) = &self.expiry else { return };
-        let now = expiry.now();
-        let expired = |node: &Node<K, V, L>| node.value.lifespan.deadline() <= now;
+    /// Removes the entries that have expired. Returns whether there are others that can expire.
+    fn remove_expired_at(&self, now: u64) -> bool {
+        let others = Cell::new(false);
+        let expired = |node: &Node<K, V, L>| {
+            let deadline = node.value.lifespan.deadline();
+            others.set(others.get() || (now < deadline && deadline < NEVER));
+            deadline <= now
+        };
         self.remove_all(expired, |node| {
             self.queues(node.link().hash()).expired += 1;
-            if let Some(listener) = &self.on_evict {
-                listener(&node.key, &node.value.value, Eviction::Expired);
-            }
+            self.report(node, Eviction::Expired);
         });
+        others.get()
+    }
+
+    /// See [`Cache::remove_expired`](super::Cache::remove_expired).
+    pub(super) fn remove_expired(&self) {
+        if let Some(now) = self.now() {
+            self.remove_expired_at(now);
+        }
     }
 
     /// Changes the capacity. Evicts entries until they fit.
@@ -662,14 +690,17 @@ where
     }
 }
 
-#[cfg(not(relativist_loom))]
-impl<K, V, S, L: Lifespan> super::background::Sweep for Core<K, V, S, L>
+impl<K, V, S, L: Lifespan> Sweep for Core<K, V, S, L>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
-    fn sweep(&self) {
-        self.remove_expired();
+    fn sweep(&self) -> bool {
+        let Some(expiry) = &self.expiry else { return false };
+        // Before the sweep begins, because the clock may panic.
+        let now = expiry.now();
+        expiry.begin_sweep();
+        self.remove_expired_at(now) && expiry.reschedule()
     }
 }

@@ -4,7 +4,10 @@
 //! reads no clock. An entry that cannot expire has the deadline [`NEVER`], so that a hit on it
 //! reads no clock either.
 
+use std::sync::{OnceLock, Weak};
 use std::time::{Duration, Instant};
+
+use relativist_core::sync::{AtomicBool, Relaxed, full_fence};
 
 use super::entry::{Lifespan, NEVER};
 
@@ -25,6 +28,12 @@ pub(super) enum Purpose {
     Peek,
 }
 
+/// A cache whose entries expire.
+pub(super) trait Sweep: Send + Sync {
+    /// Frees the entries that have expired. Returns whether another sweep must be scheduled.
+    fn sweep(&self) -> bool;
+}
+
 pub(super) struct Expiry<K, V> {
     /// The time to live of all entries.
     pub(super) live: Option<Duration>,
@@ -33,11 +42,24 @@ pub(super) struct Expiry<K, V> {
     pub(super) after: Option<After<K, V>>,
     pub(super) clock: Option<Clock>,
     pub(super) start: Instant,
+    /// The cache, set when it is built.
+    pub(super) cache: OnceLock<Weak<dyn Sweep>>,
+    /// Whether the background thread is going to sweep the cache. It does so only while there are
+    /// entries that can expire, so that it need not look at idle caches.
+    is_scheduled: AtomicBool,
 }
 
 impl<K, V> Expiry<K, V> {
     pub(super) fn new() -> Self {
-        Self { live: None, idle: None, after: None, clock: None, start: Instant::now() }
+        Self {
+            live: None,
+            idle: None,
+            after: None,
+            clock: None,
+            start: Instant::now(),
+            cache: OnceLock::new(),
+            is_scheduled: AtomicBool::new(false),
+        }
     }
 
     /// Returns whether entries can expire.
@@ -55,7 +77,6 @@ impl<K, V> Expiry<K, V> {
     }
 
     /// Returns how often to look for expired entries: a few times in the life of an entry.
-    #[cfg(not(relativist_loom))]
     pub(super) fn interval(&self) -> Duration {
         /// The time to live that is assumed if a function decides about it.
         const UNKNOWN_LIFE: Duration = Duration::from_secs(4);
@@ -64,6 +85,40 @@ impl<K, V> Expiry<K, V> {
         let unknown = self.after.as_ref().map(|_| UNKNOWN_LIFE);
         let life = [self.live, self.idle, unknown].into_iter().flatten().min().unwrap_or_default();
         (life / 4).clamp(MIN, MAX)
+    }
+
+    /// Schedules a sweep, if there is none. The caller has just inserted an entry that can expire.
+    #[inline]
+    pub(super) fn schedule(&self) {
+        // Relaxed: the update that has inserted the entry is a full barrier. Pairs with the fence
+        // in `begin_sweep`: either this sees that no sweep will come, or the sweep sees the entry.
+        if !self.is_scheduled.load(Relaxed) {
+            self.schedule_first();
+        }
+    }
+
+    #[cold]
+    fn schedule_first(&self) {
+        if self.reschedule() {
+            if let Some(cache) = self.cache.get() {
+                super::background::add(Weak::clone(cache), self.interval());
+            }
+        }
+    }
+
+    /// Returns whether there was no sweep to come. Then the caller schedules one.
+    pub(super) fn reschedule(&self) -> bool {
+        // Relaxed: the lock of the schedule orders what follows.
+        !self.is_scheduled.swap(true, Relaxed)
+    }
+
+    /// Begins the sweep that was scheduled. An insertion that this sweep may miss schedules
+    /// another.
+    pub(super) fn begin_sweep(&self) {
+        // Relaxed: see `schedule`.
+        self.is_scheduled.store(false, Relaxed);
+        // litmus: sweep-scheduled
+        full_fence();
     }
 
     pub(super) fn now(&self) -> u64 {

@@ -4,18 +4,24 @@
 //! A flight is in [`Flights`] from the moment at which it has a leader until it *lands*. The leader
 //! has a [`Lead`], which lands when it is dropped: with a value if the loader returned one, without
 //! if it failed, panicked, or if the future was dropped. Then all that have joined wake up. They
-//! take the value, or begin again, and one of them leads the next flight.
+//! take the value, or look their key up again, and one of them leads the next flight.
 //!
 //! The leader of a new flight looks its key up once more, because the previous flight may have
 //! landed between its miss and its lead. A flight puts its value into the cache before it leaves
 //! the table. So while a key is loaded or in the cache, no second loader runs, unless a removal has
 //! come in between.
 //!
-//! An insertion or a removal *cancels* the flight of its key: the value is not put into the cache,
-//! because it may be out of date. Threads and tasks that have joined before still get it. The first
-//! one that misses the key later leads another flight, and its loader may run at the same time as
-//! that of the cancelled one. An insertion or a removal that comes while the value is being
-//! inserted waits for that, and then replaces or removes it.
+//! If the leader finds a value, it returns the value, but the flight lands without. A removal that
+//! has looked for flights before this one began may remove the entry after the leader has found it.
+//! Whoever joins after the removal must not get what was removed. So a flight passes on only what
+//! its loader has returned, and the loader began after the removal had looked for flights.
+//!
+//! An insertion or a removal *cancels* the flight of its key: it lands the flight without a value,
+//! because the value may be out of date. Only the caller of the loader gets the value, and it is
+//! not put into the cache. All that have joined wake up, and look their key up again, so they do
+//! not depend on the leader any more. One of them may lead another flight, and its loader may run
+//! at the same time as that of the cancelled one. An insertion or a removal that comes while the
+//! value is being inserted waits for that, and then replaces or removes it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -49,12 +55,11 @@ pub(super) struct Flights<K, V> {
 }
 
 struct Flight<V> {
-    /// Set when the flight lands: to the value, or to none.
+    /// Set when the flight lands or is cancelled, whichever comes first: to the value, or to none.
     outcome: OnceLock<Option<V>>,
     joined: Mutex<Joined>,
-    /// Whether an insertion or a removal has cancelled the flight. Locked while the value is
-    /// inserted.
-    cancelled: Mutex<bool>,
+    /// Locked while the value is inserted, and to cancel the flight.
+    inserting: Mutex<()>,
     /// The thread that called the loader, if that is a function and not a future.
     thread: Option<ThreadId>,
 }
@@ -68,7 +73,7 @@ struct Joined {
 
 impl<V> Flight<V> {
     fn new(thread: Option<ThreadId>) -> Self {
-        Self { outcome: OnceLock::new(), joined: Mutex::default(), cancelled: Mutex::new(false), thread }
+        Self { outcome: OnceLock::new(), joined: Mutex::default(), inserting: Mutex::new(()), thread }
     }
 
     /// Locks the list of those that wait. No code of the user runs under this lock.
@@ -76,8 +81,15 @@ impl<V> Flight<V> {
         self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cancelled(&self) -> MutexGuard<'_, bool> {
-        self.cancelled.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inserting(&self) -> MutexGuard<'_, ()> {
+        self.inserting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes those that wait. The outcome is set, and a waiter that adds itself later finds it.
+    fn wake(&self) {
+        let wakers = std::mem::take(&mut self.joined().wakers);
+        // A waker is code of the executor: a panic must not prevent others from waking up.
+        wakers.into_values().for_each(|waker| contain(|| waker.wake()));
     }
 }
 
@@ -128,7 +140,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
             };
             let flight = &current.value;
             if flight.outcome.get().is_some() {
-                // The thread that landed it has panicked before it removed the flight.
+                // It was cancelled, or its thread has panicked, and it is not removed yet.
                 self.by_key.remove_exactly(current, &guard);
                 continue;
             }
@@ -171,15 +183,18 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
         // A thread that inserts a loaded value could wait for itself here, or for a thread that
         // waits for it.
         assert!(!INSERTS.with(Cell::get), "`Eq` of a key must not update a cache that loads the key");
-        *node.value.cancelled() = true;
+        let inserting = node.value.inserting();
+        // Fails if the flight has just landed.
+        let _ = node.value.outcome.set(None);
+        drop(inserting);
         self.by_key.remove_exactly(node, guard);
+        node.value.wake();
     }
 
     /// Cancels all flights, as [`Flights::cancel`] does.
     pub(super) fn cancel_all(&self) {
         let guard = read();
-        let mut flights = self.by_key.iter(&guard);
-        while let Some(node) = flights.next() {
+        for node in self.by_key.iter(&guard) {
             self.cancel_found(node, &guard);
         }
     }
@@ -229,31 +244,23 @@ impl Drop for Counted<'_> {
 }
 
 impl<K: Send + 'static, V: Send + Sync + 'static> Lead<'_, K, V> {
-    /// Sets the value for those that have joined.
+    /// Sets the value for those that have joined, if the flight is not cancelled.
     pub(super) fn succeed(&mut self, value: V) {
         self.value = Some(value);
     }
 
-    /// Lands with a value that was in the cache already, and returns it.
-    pub(super) fn found(mut self, value: V) -> V
-    where
-        V: Clone,
-    {
-        self.succeed(value.clone());
-        value
-    }
-
     /// Returns whether the flight was cancelled.
     pub(super) fn is_cancelled(&self) -> bool {
-        *self.flight.cancelled()
+        self.flight.outcome.get().is_some()
     }
 
     /// Returns a permit to insert the value, unless the flight was cancelled. An insertion or a
     /// removal of the key that comes later waits until the permit is dropped, and so finds the
     /// value.
     pub(super) fn permit(&self) -> Option<Permit<'_>> {
-        let cancelled = self.flight.cancelled();
-        (!*cancelled).then(|| Permit { _cancelled: cancelled, outer: INSERTS.with(|inserts| inserts.replace(true)) })
+        let inserting = self.flight.inserting();
+        (!self.is_cancelled())
+            .then(|| Permit { _inserting: inserting, outer: INSERTS.with(|inserts| inserts.replace(true)) })
     }
 }
 
@@ -267,7 +274,7 @@ impl<K: Send + 'static, V: Send + Sync + 'static> Drop for Lead<'_, K, V> {
 
 /// See [`Lead::permit`].
 pub(super) struct Permit<'f> {
-    _cancelled: MutexGuard<'f, bool>,
+    _inserting: MutexGuard<'f, ()>,
     /// Whether this thread holds another permit.
     outer: bool,
 }
@@ -285,12 +292,11 @@ struct Landing<'f, V> {
 
 impl<V> Drop for Landing<'_, V> {
     fn drop(&mut self) {
-        // Only the leader sets it.
-        let _ = self.flight.outcome.set(self.value.take());
-        // A waiter that adds itself later finds the outcome.
-        let wakers = std::mem::take(&mut self.flight.joined().wakers);
-        // A waker is code of the executor: a panic must not prevent others from waking up.
-        wakers.into_values().for_each(|waker| contain(|| waker.wake()));
+        let unused = self.flight.outcome.set(self.value.take());
+        self.flight.wake();
+        // The flight was cancelled. The destructor is code of the user, and this may run while a
+        // panic unwinds.
+        contain(|| drop(unused));
     }
 }
 

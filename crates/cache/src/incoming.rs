@@ -26,7 +26,8 @@ where
     guard: &'g Guard,
     /// From `Node::into_link`.
     pub(super) link: NonNull<Link>,
-    may_queue: bool,
+    /// The entry that this one replaces, which is not evicted for it.
+    pub(super) replaced: Option<NonNull<Slot>>,
     is_queued: Cell<bool>,
 }
 
@@ -35,10 +36,15 @@ where
     K: Send + 'static,
     V: Send + 'static,
 {
-    /// Takes the node. [`Incoming::queue`] does nothing unless `may_queue`.
+    /// Takes the node, and the entry that it replaces.
     #[inline(always)]
-    pub(super) fn new(core: &'g Core<K, V, S, L>, node: Box<Node<K, V, L>>, may_queue: bool, guard: &'g Guard) -> Self {
-        Self { core, guard, link: node.into_link(), may_queue, is_queued: Cell::new(false) }
+    pub(super) fn new(
+        core: &'g Core<K, V, S, L>,
+        node: Box<Node<K, V, L>>,
+        replaced: Option<&'g Node<K, V, L>>,
+        guard: &'g Guard,
+    ) -> Self {
+        Self { core, guard, link: node.into_link(), replaced: replaced.map(slot_of), is_queued: Cell::new(false) }
     }
 
     #[inline(always)]
@@ -47,10 +53,13 @@ where
         unsafe { Node::<K, V, L>::of(self.link) }
     }
 
-    /// Puts the entry into the queues of its shard before it is in the map.
+    /// Puts the entry into the queues of its shard before it is in the map, if it can be inserted
+    /// at once. An entry that replaces another one takes its visits over, so it is queued
+    /// afterwards. With a listener, an eviction releases its room, because the listener may insert.
+    /// So the entry may have to wait for room after an eviction.
     #[inline(always)]
     pub(super) fn queue(&self, queues: &mut Queues) {
-        if self.may_queue {
+        if self.replaced.is_none() && self.core.on_evict.is_none() {
             let node = self.node();
             // SAFETY: an entry of this shard. It stays alive until a grace period after it was
             // unlinked there, by `withdraw` or after it was removed from the map.

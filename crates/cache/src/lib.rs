@@ -29,7 +29,6 @@ use relativist_testing as _;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-#[cfg(not(relativist_loom))]
 mod background;
 mod builder;
 mod compute;
@@ -136,6 +135,7 @@ use relativist_table as table;
 ///
 /// After a panic in `Hash`, `Eq`, `Clone`, a destructor, or a function that was passed to the
 /// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked.
+/// A panic in the [function for evicted entries](Builder::on_evict) does not reach the caller.
 /// `Eq` of keys may run under a bucket's lock. It may look keys up, but must not update the same
 /// cache, which panics, and must not wait for a thread that does. Nor should it update another
 /// cache: while a loaded value is inserted, this panics if that cache loads the key.
@@ -336,10 +336,11 @@ where
         with_core!(self, core => core.find(core.map.hash(key), key, Purpose::Peek, &guard).is_some())
     }
 
-    /// Sets the value of a key. Evicts other entries if there is no room.
+    /// Sets the value of a key. Evicts other entries if there is no room. The previous value of the
+    /// key is found until the new one replaces it, unless another insertion evicts it meanwhile.
     ///
-    /// If the key is being loaded, the value that is loaded is returned to those that wait for it,
-    /// but does not replace this one.
+    /// If the key is being loaded, the value that is loaded does not replace this one, and those
+    /// that wait for the load look the key up again.
     ///
     /// Blocks on other updates of the same bucket and on evictions from the same shard, and if all
     /// of the capacity belongs to entries that other threads are inserting or removing at this
@@ -355,9 +356,9 @@ where
     ///
     /// Panics if it is called by `Eq` of a key that is being compared in the same cache under the
     /// lock of a bucket, or in any cache while a loaded value is inserted there and this cache
-    /// loads the key, or if this thread has [entries](relativist_table::Entry) of 8 tables. Panics in
-    /// the functions of the [`Builder`] and in `Hash` and `Eq` of keys reach the caller; the
-    /// cache stays usable, and its weight exact.
+    /// loads the key, or if this thread has [entries](relativist_table::Entry) of 8 tables. Panics
+    /// in the functions of the [`Builder`], apart from [`Builder::on_evict`], and in `Hash` and
+    /// `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
     ///
     /// ```
     /// use relativist_cache::Cache;
@@ -376,7 +377,8 @@ where
     /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
     /// thread loads it; otherwise blocks on other updates of the same bucket.
     ///
-    /// If the key is being loaded, the value is returned to those that wait for it, but not kept.
+    /// If the key is being loaded, the value that is loaded is not kept, and those that wait for
+    /// the load look the key up again.
     ///
     /// # Panics
     ///
@@ -427,8 +429,7 @@ where
     }
 
     /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
-    /// the capacity step by step with the weight. If the [listener](Builder::on_evict) panics, the
-    /// capacity stays between the old one and the new one.
+    /// the capacity step by step with the weight.
     ///
     /// # Panics
     ///

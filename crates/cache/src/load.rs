@@ -21,12 +21,17 @@ use relativist_table as table;
 /// The value is returned even if it is too heavy for the cache.
 ///
 /// If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded, the
-/// value is returned to those that have waited for it, but not kept, because it may be out of date.
-/// For the same reason, a thread or task that misses the key afterwards does not wait for that
-/// loader. It calls its own, which may run at the same time.
+/// loader's value may be out of date. Only the caller of that loader gets the value, and the cache
+/// does not keep it. Those that wait look the key up again. If it is missing, one of them calls its
+/// own loader, which may run at the same time as the first.
 ///
 /// A loader may load other keys. But loaders that ask for each other's key, on two threads or in
 /// two tasks, wait for each other for ever.
+///
+/// A thread that holds a guard or a handle may load, but never waits for another loader: that
+/// loader's thread may wait for readers, and so for this guard. If the key is being loaded, the
+/// thread calls its own loader, and the cache does not keep the value. While a loader runs, the
+/// guard only delays the reclamation of memory.
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -41,9 +46,7 @@ where
     ///
     /// # Panics
     ///
-    /// Panics if the key is missing and this thread is in a read section (it holds a guard or a
-    /// handle), because it could wait for a thread that waits for readers. Panics if `load` asks
-    /// for the same key by one of the functions that block.
+    /// Panics if `load` asks for the same key by one of the functions that block.
     ///
     /// ```
     /// let squares = relativist_cache::Cache::new(1000);
@@ -81,23 +84,24 @@ where
     pub fn get_or_try_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let hash = self.hash(&key);
         let mut value = self.get_hashed(hash, &key);
-        if value.is_none() {
-            assert!(!is_reading(), "a thread that holds a guard or a handle cannot wait until a key is loaded");
-        }
-        let this_thread = thread::current().id();
         loop {
             if let Some(value) = value {
+                // Dropped first: if a destructor panicked later, the value would be leaked.
+                drop((key, load));
                 return Ok(value);
             }
-            match self.flights().board(hash, &key, Some(this_thread)) {
-                Boarding::Join(wait) => value = wait.block(),
-                Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
-                    Some(found) => return Ok(lead.found(found)),
-                    None => {
-                        let timed = self.start_load();
-                        return timed.finish(lead, hash, key, load());
+            match self.flights().board(hash, &key, Some(thread::current().id())) {
+                Boarding::Join(wait) if is_reading() => {
+                    drop(wait);
+                    return self.start_load().finish_alone(key, load());
+                }
+                Boarding::Join(wait) => value = wait.block().or_else(|| self.peek_hashed(hash, &key)),
+                Boarding::Lead(lead) => {
+                    value = self.peek_hashed(hash, &key);
+                    if value.is_none() {
+                        return self.start_load().finish(lead, hash, key, load());
                     }
-                },
+                }
             }
         }
     }
@@ -108,9 +112,9 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. Do not ask for the same key in `load`: the task would wait for itself. Do not wait
-    /// for the future on a thread that is in a read section: another thread that loads the key may
-    /// wait for that thread.
+    /// `load`. A future that loads must be polled or dropped: while it is kept without being
+    /// polled, or if it is leaked, others wait for it until the key is inserted or removed. Do not
+    /// ask for the same key in `load`: the task would wait for itself.
     ///
     /// ```
     /// use relativist_cache::Cache;
@@ -144,18 +148,24 @@ where
         let mut value = self.get_hashed(hash, &key);
         loop {
             if let Some(value) = value {
+                // Dropped first: if a destructor panicked later, the value would be leaked.
+                drop((key, load));
                 return Ok(value);
             }
             match self.flights().board(hash, &key, None) {
-                Boarding::Join(wait) => value = wait.await,
-                Boarding::Lead(lead) => match self.peek_hashed(hash, &key) {
-                    Some(found) => return Ok(lead.found(found)),
-                    None => {
+                Boarding::Join(wait) if is_reading() => {
+                    drop(wait);
+                    let timed = self.start_load();
+                    return timed.finish_alone(key, load().await);
+                }
+                Boarding::Join(wait) => value = wait.await.or_else(|| self.peek_hashed(hash, &key)),
+                Boarding::Lead(lead) => {
+                    value = self.peek_hashed(hash, &key);
+                    if value.is_none() {
                         let timed = self.start_load();
-                        let loaded = load().await;
-                        return timed.finish(lead, hash, key, loaded);
+                        return timed.finish(lead, hash, key, load().await);
                     }
-                },
+                }
             }
         }
     }
@@ -180,13 +190,27 @@ where
 {
     /// Inserts the value, and passes it to those that wait.
     fn finish<E>(mut self, mut lead: Lead<'_, K, V>, hash: table::Hash, key: K, loaded: Result<V, E>) -> Result<V, E> {
-        let value = loaded?;
-        self.succeeded = true;
-        if !lead.is_cancelled() {
-            with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
+        match &loaded {
+            Ok(value) => {
+                self.succeeded = true;
+                if lead.is_cancelled() {
+                    drop(key);
+                } else {
+                    with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
+                }
+                lead.succeed(value.clone());
+            }
+            Err(_) => drop(key),
         }
-        lead.succeed(value.clone());
-        Ok(value)
+        drop(lead);
+        loaded
+    }
+
+    /// Does not keep the value: it comes from no flight, so no removal could have cancelled it.
+    fn finish_alone<E>(mut self, key: K, loaded: Result<V, E>) -> Result<V, E> {
+        self.succeeded = loaded.is_ok();
+        drop(key);
+        loaded
     }
 }
 

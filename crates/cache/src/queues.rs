@@ -1,5 +1,6 @@
 //! The queues of a shard: which entry to evict next. The policy is that of
-//! [`eviction`](relativist_core::eviction), applied to single entries instead of blocks, with [`ghosts`].
+//! [`eviction`](relativist_core::eviction), applied to single entries instead of blocks, with
+//! [`ghosts`].
 //!
 //! A queue is a doubly linked list through the [`Slot`]s of its entries, so an entry that is
 //! removed leaves it at once, and queueing allocates nothing.
@@ -94,16 +95,25 @@ impl Queues {
     }
 
     /// Takes the entry to evict next out of its queue. Moves entries that were visited. Entries for
-    /// which `is_expired` returns true are evicted as soon as they are reached.
+    /// which `is_expired` returns true are evicted as soon as they are reached. Leaves `kept` where
+    /// it is.
     ///
     /// The caller has entered a read section before it locked the shard. So the entry is alive as
     /// long as the section: an entry is retired only after [`Queues::unlink`], and this one has not
     /// been passed there.
     #[inline(always)]
-    pub(super) fn pop(&mut self, is_expired: impl Fn(NonNull<Slot>) -> bool) -> Option<Popped> {
+    pub(super) fn pop(
+        &mut self,
+        kept: Option<NonNull<Slot>>,
+        is_expired: impl Fn(NonNull<Slot>) -> bool,
+    ) -> Option<Popped> {
         for moves in 0.. {
-            let Next { queue, first: slot, priority } = self.next()?;
-            self.take_first(queue, slot);
+            let Next { queue, slot, priority } = self.next(kept)?;
+            if self.lists[queue].first == Some(slot) {
+                self.take_first(queue, slot);
+            } else {
+                self.take_out(slot);
+            }
             self.level = priority;
             let expired = is_expired(slot);
             // SAFETY: entries in queues are alive, and this is under the lock of their shard. The
@@ -171,23 +181,28 @@ impl Queues {
         self.ghosts.clear();
     }
 
-    /// Returns the first entry with the lowest priority.
+    /// Returns the first entry with the lowest priority, apart from `kept`.
     #[inline(always)]
-    fn next(&self) -> Option<Next> {
+    fn next(&self, kept: Option<NonNull<Slot>>) -> Option<Next> {
         let mut left = self.occupied;
         let mut next = None;
         let mut lowest = i32::MAX;
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
-            let first = self.lists[queue].first.expect("its bit is set");
-            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-            let stamp = *unsafe { first.as_ref().place() }.stamp;
+            let mut slot = self.lists[queue].first.expect("its bit is set");
+            if Some(slot) == kept {
+                // SAFETY: entries in queues are alive, and this is under the lock of their shard.
+                let Some(second) = *unsafe { slot.as_ref().place() }.next else { continue };
+                slot = second;
+            }
+            // SAFETY: as above.
+            let stamp = *unsafe { slot.as_ref().place() }.stamp;
             let priority = stamp.wrapping_add(eviction::worth_of_entry(queue));
             let distance = priority.wrapping_sub(self.level) as i32;
             if distance < lowest || next.is_none() {
                 lowest = distance;
-                next = Some(Next { queue, first, priority });
+                next = Some(Next { queue, slot, priority });
             }
         }
         next
@@ -258,10 +273,10 @@ impl Queues {
     }
 }
 
-/// The entry to evict or move next: the first of a queue, and its priority.
+/// The entry to evict or move next, its queue, and its priority.
 struct Next {
     queue: usize,
-    first: NonNull<Slot>,
+    slot: NonNull<Slot>,
     priority: u32,
 }
 
@@ -279,22 +294,26 @@ mod tests {
 
     #[test]
     fn an_entry_can_leave_after_the_one_before_it() {
-        let slots = [(); 5].map(|()| Slot::new(1));
-        let [first, second, third, fourth, fifth] = slots.each_ref().map(NonNull::from);
+        let slots = [(); 6].map(|()| Slot::new(1));
+        let [first, second, third, fourth, fifth, sixth] = slots.each_ref().map(NonNull::from);
         let mut queues = Queues::new();
         // SAFETY: alive until the end of this test, and in these queues only.
         let admit = |queues: &mut Queues, slot| unsafe { queues.admit(slot, 0, 0) };
         // SAFETY: as above, and in no map.
         let unlink = |queues: &mut Queues, slot| _ = unsafe { queues.unlink(slot) };
-        let pop = |queues: &mut Queues| queues.pop(|_| false).map(|popped| popped.slot);
+        let pop_but = |queues: &mut Queues, kept| queues.pop(kept, |_| false).map(|popped| popped.slot);
+        let pop = |queues: &mut Queues| pop_but(queues, None);
 
         [first, second, third, fourth].into_iter().for_each(|slot| admit(&mut queues, slot));
         assert_eq!(pop(&mut queues), Some(first));
         unlink(&mut queues, second);
         assert_eq!(pop(&mut queues), Some(third));
+        admit(&mut queues, fifth);
+        assert_eq!((pop_but(&mut queues, Some(fourth)), queues.len()), (Some(fifth), 1));
+        assert_eq!((pop_but(&mut queues, Some(fourth)), queues.len()), (None, 1));
         unlink(&mut queues, fourth);
         assert_eq!((pop(&mut queues), queues.len()), (None, 0));
-        admit(&mut queues, fifth);
-        assert_eq!((pop(&mut queues), queues.len()), (Some(fifth), 0));
+        admit(&mut queues, sixth);
+        assert_eq!((pop(&mut queues), queues.len()), (Some(sixth), 0));
     }
 }

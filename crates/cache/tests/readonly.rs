@@ -69,7 +69,9 @@ fn look_up(builder: Builder<u64, u64>, marked: bool) {
     // writable.
     drop(relativist_cache::read());
     // Starts the background thread, for the same reason.
-    std::mem::forget(Cache::<u64, u64>::builder().time_to_live(HOUR).build());
+    let expiring = Cache::<u64, u64>::builder().time_to_live(HOUR).build();
+    expiring.insert(0, 0).unwrap();
+    std::mem::forget(expiring);
     // SAFETY: a new mapping at an address that the kernel chooses does not affect other memory.
     let pages = unsafe {
         libc::mmap(

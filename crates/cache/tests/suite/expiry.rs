@@ -1,7 +1,7 @@
 //! Expired entries are never returned. The tests set the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use relativist_cache::Cache;
@@ -133,6 +133,23 @@ fn expired_entries_are_evicted_first_when_they_are_reached() {
     assert_eq!(reported.lock().unwrap().len(), 3);
 }
 
+/// A sweep frees all that has expired, although each call of the function panics.
+#[test]
+fn a_panic_in_the_function_for_expired_entries_ends_only_its_call() {
+    let (clock, calls) = (Clock::default(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&calls);
+    let panics = move |_: &u64, _: &u64, _| {
+        counted.fetch_add(1, Relaxed);
+        panic!("in the function for evicted entries");
+    };
+    // So long that the background thread does not sweep meanwhile.
+    let cache = clock.builder().time_to_live(3600 * SECOND).on_evict(panics).build();
+    (0..100).for_each(|key| cache.insert(key, key).unwrap());
+    clock.advance(3600 * SECOND);
+    cache.remove_expired();
+    assert_eq!((cache.len(), cache.weight(), cache.stats().expirations, calls.load(Relaxed)), (0, 0, 100, 100));
+}
+
 #[test]
 fn a_key_that_has_expired_is_loaded_again() {
     let clock = Clock::default();
@@ -171,6 +188,64 @@ fn the_background_thread_frees_expired_entries() {
             (cache.len(), cache.weight(), stats.expirations + stats.evictions) == (0, 0, 1000 * round)
         });
     }
+}
+
+/// Sweeps read the clock. Caches that are empty, or whose entries cannot expire, are not swept:
+/// also not those that had other entries, once a sweep has found that out.
+#[test]
+fn an_idle_cache_is_not_swept() {
+    let clock = Clock::default();
+    let counted = |reads: &Arc<AtomicU64>| {
+        let (reads, clock, start) = (Arc::clone(reads), clock.clone(), Instant::now());
+        let now = move || {
+            reads.fetch_add(1, Relaxed);
+            start + Duration::from_nanos(clock.0.load(Relaxed))
+        };
+        let own = |&key: &u64, _: &u64| (key > 0).then_some(SECOND);
+        // The background thread sweeps by real time.
+        Cache::builder().capacity(10).expire_after(own).clock(now)
+    };
+    let [of_idle, of_busy]: [Arc<AtomicU64>; 2] = Default::default();
+    let idle: Vec<_> = (0..1000).map(|_| counted(&of_idle).build()).collect();
+    for cache in &idle[500..] {
+        cache.insert(0, 0).unwrap();
+        cache.insert(1, 1).unwrap();
+        cache.remove(&1);
+    }
+    // Its first sweep comes after those of the others, which begin to be idle then.
+    let busy = counted(&of_busy).build();
+    busy.insert(1, 1).unwrap();
+    let wait_for_sweeps = |sweeps| {
+        let before = of_busy.load(Relaxed);
+        wait_until("sweeps", || of_busy.load(Relaxed) >= before + sweeps);
+    };
+    wait_for_sweeps(1);
+    let before = of_idle.load(Relaxed);
+    wait_for_sweeps(1);
+    assert_eq!(of_idle.load(Relaxed), before);
+    // They are swept again when they have an entry that can expire.
+    for cache in &idle {
+        cache.insert(1, 1).unwrap();
+    }
+    clock.advance(SECOND);
+    wait_until("all entries to be freed", || idle.iter().all(|cache| cache.len() <= 1) && busy.is_empty());
+    assert!(idle[500..].iter().all(|cache| cache.contains(&0)));
+}
+
+/// Each expired entry inserts the next one, during the sweep that frees it.
+#[test]
+fn what_is_inserted_during_a_sweep_is_swept_later() {
+    let own = Arc::new(OnceLock::<Weak<Cache<u32, ()>>>::new());
+    let of_listener = Arc::clone(&own);
+    let next = move |&key: &u32, (): &(), _| {
+        if key < 3 {
+            of_listener.get().and_then(Weak::upgrade).unwrap().insert(key + 1, ()).unwrap();
+        }
+    };
+    let cache = Arc::new(Cache::builder().time_to_live(Duration::from_millis(1)).on_evict(next).build());
+    own.set(Arc::downgrade(&cache)).unwrap();
+    cache.insert(0, ()).unwrap();
+    wait_until("all to be freed", || (cache.stats().expirations, cache.len()) == (4, 0));
 }
 
 #[test]

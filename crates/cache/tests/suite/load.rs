@@ -222,7 +222,8 @@ fn a_thread_waits_for_a_task() {
     });
 }
 
-/// What is loaded while its key is removed may be out of date. It is returned, but not kept.
+/// What is loaded while its key is removed may be out of date. It is returned to the caller of the
+/// loader, but neither kept nor passed on.
 #[test]
 fn a_removal_cancels_a_load() {
     type Remove = fn(&Cache<u32, u32>);
@@ -242,14 +243,43 @@ fn a_removal_cancels_a_load() {
         assert!(poll(old.as_mut(), &woken).is_pending());
         assert!(poll(waits.as_mut(), &woken).is_pending());
         remove(&cache);
-        // A new load begins, while the old one is still in progress.
+        // A new load begins, while the old one is still in progress. The one that waits joins it.
         let mut new = Box::pin(cache.get_or_insert_async(1, load(2)));
         assert!(poll(new.as_mut(), &woken).is_pending());
+        assert_eq!(woken.times(), 1);
+        assert!(poll(waits.as_mut(), &woken).is_pending());
         assert_eq!(poll(old.as_mut(), &woken), Poll::Ready(1));
-        assert_eq!(poll(waits.as_mut(), &woken), Poll::Ready(1));
-        assert_eq!(cache.get(&1), None);
+        assert_eq!((cache.get(&1), woken.times()), (None, 1));
         assert_eq!(poll(new.as_mut(), &woken), Poll::Ready(2));
-        assert_eq!(cache.get(&1), Some(2));
+        assert_eq!((cache.get(&1), woken.times()), (Some(2), 2));
+        assert_eq!(poll(waits.as_mut(), &woken), Poll::Ready(2));
+    }
+}
+
+/// A future that loads is no longer polled, as if it were leaked.
+#[test]
+fn an_update_frees_those_that_wait_for_a_stuck_load() {
+    type Update = fn(&Cache<u32, u32>);
+    let updates: [(Update, u32); 4] = [
+        (|cache| _ = cache.remove(&1), 7),
+        (|cache| cache.invalidate(&1), 7),
+        (|cache| cache.invalidate_all(), 7),
+        (|cache| cache.insert(1, 5).unwrap(), 5),
+    ];
+    for (update, expected) in updates {
+        let cache = Cache::new(10);
+        let mut stuck = pin!(cache.get_or_insert_async(1, std::future::pending));
+        assert!(poll(stuck.as_mut(), &Arc::default()).is_pending());
+        let woken: [Arc<Woken>; 3] = Default::default();
+        let mut waiting = [(); 3].map(|()| Box::pin(cache.get_or_insert_async(1, || async { 7 })));
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert!(poll(waits.as_mut(), woken).is_pending());
+        }
+        update(&cache);
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert_eq!((woken.times(), poll(waits.as_mut(), woken)), (1, Poll::Ready(expected)));
+        }
+        assert_eq!((cache.get(&1), cache.stats().loads), (Some(expected), u64::from(expected == 7)));
     }
 }
 
@@ -420,15 +450,55 @@ fn loading_the_same_key_in_its_loader_panics() {
     assert_eq!(cache.get_or_insert_with(1, || cache.get_or_insert_with(2, || 3) + 1), 4);
 }
 
+/// The loader runs outside of the cache's own sections: it may wait for readers.
 #[test]
-fn loading_in_a_read_section_panics() {
+fn a_loader_runs_in_no_read_section() {
     let cache = Cache::new(10);
-    let guard = relativist_cache::read();
-    assert!(catch_unwind(AssertUnwindSafe(|| cache.get_or_insert_with(1, || 2))).is_err());
-    drop(guard);
-    assert_eq!(cache.get_or_insert_with(1, || 2), 2);
+    let load = || {
+        relativist_rcu::barrier();
+        2
+    };
+    assert_eq!(cache.get_or_insert_with(1, load), 2);
+    assert_eq!(poll(pin!(cache.get_or_insert_async(2, || async { load() })), &Arc::default()), Poll::Ready(2));
+}
+
+#[test]
+fn a_thread_with_a_guard_loads() {
+    let cache = Cache::new(10);
     let _guard = relativist_cache::read();
-    assert_eq!(cache.get_or_insert_with(1, || 3), 2);
+    assert_eq!(cache.get_or_insert_with(1, || 2), 2);
+    assert_eq!(cache.get_or_insert_with(1, || panic!("it was kept")), 2);
+    assert_eq!(cache.get_or_try_insert_with(2, || Err(3)), Err(3));
+    // In a function of `compute`, which the cache calls in the section of the guard.
+    let decide = |_: Option<&u32>| Ok::<_, ()>(Some(cache.get_or_insert_with(4, || 5) + 1));
+    assert_eq!(cache.compute(3, decide, &relativist_cache::read()).unwrap().new, Some(&6));
+    assert_eq!((cache.get(&4), cache.stats().loads), (Some(5), 2));
+}
+
+/// The other thread may be waiting for readers, as here.
+#[test]
+fn a_thread_with_a_guard_does_not_wait_for_a_load() {
+    let cache = &Cache::new(10);
+    let (begin, is_begun) = mpsc::channel();
+    thread::scope(|scope| {
+        let guard = relativist_cache::read();
+        let loads = scope.spawn(move || {
+            cache.get_or_insert_with(1, || {
+                begin.send(()).unwrap();
+                relativist_rcu::wait_for_readers();
+                2
+            })
+        });
+        is_begun.recv_timeout(patience()).unwrap();
+        assert_eq!(cache.get_or_insert_with(1, || 3), 3);
+        assert_eq!(cache.get_or_try_insert_with(1, || Err(3)), Err(3));
+        let in_task = pin!(cache.get_or_insert_async(1, || async { 4 }));
+        assert_eq!(poll(in_task, &Arc::default()), Poll::Ready(4));
+        assert_eq!((cache.get(&1), cache.stats().loads), (None, 2), "none of them was kept");
+        drop(guard);
+        assert_eq!(loads.join().unwrap(), 2);
+    });
+    assert_eq!((cache.get(&1), cache.stats().loads, cache.stats().failed_loads), (Some(2), 3, 1));
 }
 
 #[test]

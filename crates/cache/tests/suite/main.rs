@@ -6,6 +6,7 @@ mod auto_traits;
 mod compute;
 mod expiry;
 mod hostile;
+mod interleaved;
 mod limit;
 mod load;
 mod operations;

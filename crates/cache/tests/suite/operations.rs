@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use relativist_cache::Cache;
 use relativist_cache::Eviction;
@@ -132,7 +132,10 @@ fn each_evicted_entry_is_reported_once() {
         })
         .hasher(Colliding)
         .build();
-    (0..1000).for_each(|n| cache.insert(n, n + 1).unwrap());
+    for n in 0..1000 {
+        cache.insert(n, n + 1).unwrap();
+        assert_eq!(evicted.lock().unwrap().len(), (n as usize).saturating_sub(9), "before the insertion returns");
+    }
     cache.remove(&999);
     let mut all = evicted.lock().unwrap().clone();
     assert_eq!(all.len(), 990);
@@ -141,6 +144,38 @@ fn each_evicted_entry_is_reported_once() {
     all.push(999);
     all.sort_unstable();
     assert_eq!(all, (0..1000).collect::<Vec<_>>());
+}
+
+/// The oldest entry grows, and others make room for it, also those of other shards. It is not
+/// itself evicted, and its key is found all the time.
+#[test]
+fn an_entry_is_not_evicted_for_the_one_that_replaces_it() {
+    for estimate in [0, 1 << 14] {
+        let (own, evicted) = (Arc::new(OnceLock::<Weak<Cache<u64, u64>>>::new()), Arc::new(Mutex::new(Vec::new())));
+        let (of_listener, reports) = (Arc::clone(&own), Arc::clone(&evicted));
+        let report = move |&key: &u64, _: &u64, _| {
+            let value = of_listener.get().and_then(Weak::upgrade).unwrap().peek(&0);
+            reports.lock().unwrap().push((key, value));
+        };
+        let builder = Cache::builder().capacity(100).estimated_entries(estimate).weigher(|_, &weight: &u64| weight);
+        let cache = Arc::new(builder.on_evict(report).build());
+        own.set(Arc::downgrade(&cache)).unwrap();
+        (0..10).for_each(|key| cache.insert(key, 10).unwrap());
+        cache.insert(0, 11).unwrap();
+        assert_eq!((cache.len(), cache.weight(), cache.stats().evictions), (9, 91, 1));
+        let mut calls = 0;
+        let mut decide = |old: Option<&u64>| {
+            calls += 1;
+            Ok::<_, ()>(old.map(|old| 5 * old))
+        };
+        assert_eq!(cache.compute(0, &mut decide, &relativist_cache::read()).unwrap().new, Some(&55));
+        cache.insert(0, 100).unwrap();
+        assert_eq!((cache.get(&0), cache.len(), calls), (Some(100), 1, 1));
+        let mut reported = std::mem::take(&mut *evicted.lock().unwrap());
+        assert_eq!(reported.iter().filter(|(_, value)| value.is_some()).count(), 9);
+        reported.sort_unstable();
+        assert!(reported.iter().map(|&(key, _)| key).eq(1..10), "{reported:?}");
+    }
 }
 
 #[test]

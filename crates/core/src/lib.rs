@@ -12,6 +12,8 @@
 //! | [`prefetch`], [`hint`] | prefetch instructions; hints for the compiler |
 //! | [`unwind`] | containing panics |
 
+#![allow(clippy::new_without_default, reason = "these types are made by other crates of this project only")]
+
 #[cfg(test)]
 use relativist_testing as _;
 

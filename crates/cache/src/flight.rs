@@ -178,8 +178,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, 
     /// Cancels all flights, as [`Flights::cancel`] does.
     pub(super) fn cancel_all(&self) {
         let guard = read();
-        let mut flights = self.by_key.iter(&guard);
-        while let Some(node) = flights.next() {
+        for node in self.by_key.iter(&guard) {
             self.cancel_found(node, &guard);
         }
     }

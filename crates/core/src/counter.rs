@@ -39,6 +39,12 @@ struct Stripe {
     looked: AtomicIsize,
 }
 
+impl Default for Counter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Counter {
     /// Creates a counter of 0.
     pub fn new() -> Self {

@@ -11,6 +11,12 @@ use crate::sync::{Relaxed, fence_after_exchange, full_fence};
 #[repr(align(128))]
 pub struct Sleepers(AtomicCount);
 
+impl Default for Sleepers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sleepers {
     #[cfg(not(relativist_loom))]
     /// Creates a count of no sleepers.

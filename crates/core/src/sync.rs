@@ -190,6 +190,7 @@ pub use {const_fn, global, local};
 /// Readers never wake other threads, which would slow them down. So a thread that waits for one has
 /// to poll.
 #[cfg(not(relativist_loom))]
+#[derive(Default)]
 pub struct Backoff {
     step: u32,
 }

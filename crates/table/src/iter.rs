@@ -68,15 +68,13 @@ impl<L: AnyLink> Table<L> {
     /// have been visited.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
         let mut last = None;
-        let mut visited = 0;
-        for link in self.iter_from(cursor, guard) {
+        for (visited, link) in self.iter_from(cursor, guard).enumerate() {
             // SAFETY: reached within the section, as in `find`.
             let hash = unsafe { link.as_ref() }.hash();
             // Links with equal hashes have no order that would be the same in the next call.
             if visited >= n && last.is_some_and(|last| last != hash) {
                 return Some(hash.get());
             }
-            visited += 1;
             last = Some(hash);
             visit(link);
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], four rounds by default, four at a time. They
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], four rounds by default (CI runs one), four at a time. They
 # share one core with busy processes of higher priority, one more than the machine has cores. Begins no
 # round after a program failed or did not end. Runs the tests of RCU, of the tables, the cache and the store; with
 # `all`, those of all crates.

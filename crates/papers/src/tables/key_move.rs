@@ -69,7 +69,7 @@
 //!
 //! # Costs
 //!
-//! A hit costs what it costs in [`fixed`](crate::fixed). A miss loads one more pointer, which only
+//! A hit costs what it costs in [`fixed`](crate::tables::fixed). A miss loads one more pointer, which only
 //! moves write. A move waits for readers twice; all other updates wait for the move.
 
 use std::fmt;

@@ -16,7 +16,7 @@ build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
-cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-papers --lib contention
+cargo test "${counting[@]}" --package relativist-rcu --package relativist-table --package relativist-papers --lib contention
 cargo build "${counting[@]}" --package relativist-papers
 cargo test "${counting[@]}" --package relativistd --test suite contention
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [thread | address] [rcu] [map] [cache] [papers] [store] [server]; all of these by default. Runs RCU's
-# tests, the stress tests of the map and of the papers' tables, the tests of the cache and of the store, and the server's
+# ci/sanitizers.sh [thread | address] [rcu] [table] [map] [cache] [papers] [store] [server]; all of these by default. Runs RCU's
+# tests, those of the table, the stress tests of the map and of the papers' tables, the tests of the cache and of the store, and the server's
 # tests over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
 # the synchronisation of the standard library, too, so that is built with it.
 set -euo pipefail
@@ -31,12 +31,13 @@ check() {
   echo "== $1: $sanitizer sanitizer"
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
+    table) run --package relativist-table --lib --tests ;;
     map) run --package relativist --test stress --test stress_flat --test stress_private ;;
     papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
     cache) run --package relativist-cache --lib --tests ;;
     store) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
-    *) echo "sanitizers: no tests for $1: rcu, map, cache, papers, store, server" >&2; exit 1 ;;
+    *) echo "sanitizers: no tests for $1: rcu, table, map, cache, papers, store, server" >&2; exit 1 ;;
   esac
 }
 
@@ -69,7 +70,7 @@ for sanitizer in $sanitizers; do
   else
     RUSTFLAGS+=" -Cunsafe-allow-abi-mismatch=sanitizer"
   fi
-  for crate in ${@:-rcu map cache papers store server}; do
+  for crate in ${@:-rcu table map cache papers store server}; do
     check "$crate"
   done
 done

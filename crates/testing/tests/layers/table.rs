@@ -64,7 +64,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-testing",
         folder: "testing",
-        layers: &["auto_traits patience random watchdog", "alone run"],
+        layers: &["auto_traits patience random watchdog", "alone rendezvous run"],
         ..CRATE
     },
     Crate {

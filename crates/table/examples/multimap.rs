@@ -1,14 +1,13 @@
-//! A multimap on the raw table: orders by customer, several of each.
+//! A multimap on the table: orders by customer, several of each.
 //!
 //! ```sh
-//! cargo run -p relativist --example raw_multimap
+//! cargo run -p relativist-table --example multimap
 //! ```
 
 use std::ptr::NonNull;
 
-use relativist::{AllocError, Guard, Resizing, read};
 use relativist_rcu::defer_raw;
-use relativist_table::{Entry, Hash, Link, Table};
+use relativist_table::{AllocError, Entry, Guard, Hash, Link, Resizing, Table, read};
 
 #[repr(C)]
 struct Order {

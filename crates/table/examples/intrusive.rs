@@ -2,15 +2,14 @@
 //! allocation.
 //!
 //! ```sh
-//! cargo run -p relativist --example raw_intrusive
+//! cargo run -p relativist-table --example intrusive
 //! ```
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use relativist::{AllocError, Guard, Resizing, read};
 use relativist_rcu::defer_raw;
-use relativist_table::{Entry, Hash, Link, Table};
+use relativist_table::{AllocError, Entry, Guard, Hash, Link, Resizing, Table, read};
 
 #[repr(C)]
 struct User {

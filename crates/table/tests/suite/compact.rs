@@ -6,11 +6,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use relativist::{Policy, Resizing};
 use relativist_rcu::{read, wait_for_readers};
-use relativist_table::{CompactLink, Entry, Hash, Table};
-
-use crate::hashing::{MIXED, UNMIXED};
+use relativist_table::{CompactLink, Entry, Hash, Policy, Resizing, Table};
+use relativist_testing::random::mix;
 
 #[repr(C)]
 struct Object {
@@ -20,7 +18,7 @@ struct Object {
 
 /// Every 16 keys differ only in bits that a compact link does not have.
 fn hash(key: u64) -> Hash {
-    Hash::new((UNMIXED.0)(((MIXED.0)(key / 16) >> 37 << 37) + key % 16))
+    Hash::from_mixed((mix(key / 16) >> 37 << 37) + key % 16)
 }
 
 fn key(link: NonNull<CompactLink>) -> u64 {

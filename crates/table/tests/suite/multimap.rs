@@ -1,4 +1,4 @@
-//! The raw table as a multimap: duplicates of a hash and of a key, compared with a plain vector.
+//! The table as a multimap: duplicates of a hash and of a key, compared with a plain vector.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -6,22 +6,21 @@ use std::ptr::NonNull;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use relativist::Resizing;
 use relativist_rcu::{defer_raw, read};
-use relativist_table::{Entry, Hash, Link, Table};
+use relativist_table::{Entry, Hash, Link, Resizing, Table};
 
-use crate::tracked::{Tally, Tracked};
+use crate::tally::{Counted, Tally};
 
 #[repr(C)]
 struct Object {
     link: Link,
     key: u64,
-    value: Tracked,
+    value: Counted,
 }
 
 impl Object {
     fn new(key: u64, tally: &'static Tally) -> Box<Self> {
-        Box::new(Self { link: Link::new(hash_of(key)), key, value: Tracked::new(key, tally) })
+        Box::new(Self { link: Link::new(hash_of(key)), key, value: Counted::new(tally) })
     }
 
     fn into_link(self: Box<Self>) -> NonNull<Link> {

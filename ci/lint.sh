@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # Formatting, lints, documentation without warnings, and those rules of this
-# project that a script can check. (A test checks that imports point downward.)
+# project that a script can check. (A test checks the direction of imports.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The folders below crates whose code loom explores, and those whose guarantees are numbered.
-modelled=(rcu map)
+# The folders below crates whose guarantees are numbered.
 guaranteed=(rcu map)
 
 cargo fmt --all --check
@@ -27,10 +26,6 @@ none() {
 }
 none "unfinished code" 'todo!|unimplemented!|dbg!\(' crates
 none "limits are called MAX_ and MIN_, as in std" '\b(const|static) [A-Z_]*\b(MOST|FEWEST|LEAST|LONGEST|SHORTEST|SMALLEST|LARGEST)(_|:)' crates fuzz
-# Loom can replace the atomics only if they come from one module. (Workers don't run under loom.)
-mapfile -t sources < <(find "${modelled[@]/#/crates/}" -path '*/src/*.rs' ! -name sync.rs ! -name worker.rs)
-none "atomics come from the sync module" '^[^/]*(std|core)::sync::atomic' "${sources[@]}"
-
 # Comments are at most 100 columns wide, except what cannot be broken: code, tables, links, and single words.
 wide=$(find crates fuzz -name '*.rs' -not -path '*/target/*' -print0 | xargs -0 perl -CSD -ne '
   $code = 0 unless m{^\s*//};

@@ -12,11 +12,12 @@ dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@
 boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
 [ -e "$boost" ] || unpack_from trixie "$boost" libboost1.88-dev
 export CPLUS_INCLUDE_PATH=$boost/usr/include
-build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,contention,segcache,foyer")
+build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,segcache,foyer")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
-cargo test "${counting[@]}" --package relativist-rcu --package relativist --package relativist-baselines --lib contention
+cargo test "${counting[@]}" --package relativist-rcu --package relativist-table --package relativist-papers --lib contention
+cargo build "${counting[@]}" --package relativist-papers
 cargo test "${counting[@]}" --package relativistd --test suite contention
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
@@ -57,7 +58,7 @@ for over in memcached echo; do
 done
 echo "competitors: all of them took part"
 
-output=$(bench resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1)
+output=$("${program%/*}/relativist-papers" resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1 2>"$messages") || { cat "$messages" >&2; exit 1; }
 for lock in mutex map_resizer; do
   grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
 done

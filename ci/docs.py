@@ -24,7 +24,7 @@ from support import ROOT, TARGET, cargo, debian, free_port, wait_until
 
 PAGES = sorted((ROOT / "docs/src").glob("*.md"))
 OTHERS = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
-OTHERS += sorted(ROOT.glob("crates/*/README.md")) + sorted(ROOT.glob("results/*/README.md"))
+OTHERS += sorted(ROOT.glob("crates/*/README.md")) + sorted(ROOT.glob("results/**/README.md"))
 PORT = "11211"
 
 # These pages need the C library and a C compiler; capi.sh runs them.

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo build --workspace --examples --locked
-for example in crates/{rcu,map,baselines,workbench}/examples/*.rs; do
+for example in crates/{rcu,table,map,cache,papers,bench}/examples/*.rs; do
   [[ -e $example ]] || continue
   echo "== $example"
   "${CARGO_TARGET_DIR:-target}/debug/examples/$(basename "$example" .rs)"

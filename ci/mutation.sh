@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mutated=$target/mutated
 # The folders below crates that have mutations.
-crates="rcu map baselines"
+crates="core rcu table map cache papers"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
 # merged; the lines in conflict are marked as in any merge.
@@ -78,44 +78,43 @@ check
 export CARGO_PROFILE_RELEASE_LTO=off
 
 # package CRATE: its name.
-package() { sed -n 's/^name = "\(.*\)"/\1/p' "crates/$1/Cargo.toml" | head -n1; }
-# binaries CRATE: the test binaries that its table names. `loom` and `loom-lib` are of a build of their own.
-binaries() { table "$1" | awk '{ print $2 }' | sort -u; }
+package() { sed -n '0,/^name = /s/^name = "\(.*\)"/\1/p' "crates/$1/Cargo.toml"; }
+# binaries: the test binaries that tables name. `loom` and `loom-lib` are of a build of their own. A binary of another
+# crate is "crate:binary".
+binaries() {
+  local crate
+  for crate in $crates; do table "$crate"; done | awk '{ sub(/.*:/, "", $2); print $2 }' | sort -u
+}
 
 # build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
   (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
-    "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
+    "${packages[@]}" --no-default-features --lib "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
     sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/([a-z]+)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
-plain=(--lib) models=(--lib --test loom)
-for crate in $crates; do
-  plain+=(--package "$(package "$crate")")
-  ! binaries "$crate" | grep '^loom' >/dev/null || models+=(--package "$(package "$crate")")
-done
-# Only the test programs that a table names.
-for binary in $(for crate in $crates; do binaries "$crate"; done | sort -u); do
-  [[ $binary == lib || $binary == loom* ]] || plain+=(--test "$binary")
-done
-build plain "" "${plain[@]}"
-build loom "--cfg relativist_loom" "${models[@]}"
+packages=() programs=()
+for crate in $crates; do packages+=(--package "$(package "$crate")"); done
+for binary in $(binaries | grep -vE '^(lib|loom.*)$'); do programs+=(--test "$binary"); done
+build plain "" "${programs[@]}"
+build loom "--cfg relativist_loom" --test loom
 executable() {
-  local list=plain binary=$2
-  [[ $2 != loom* ]] || list=loom
-  [ "$2" != loom-lib ] || binary=lib
-  awk -v crate="$1" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
+  local list=plain crate=$1 binary=$2
+  [[ $binary != *:* ]] || { crate=${binary%%:*} binary=${binary#*:}; }
+  case $binary in loom) list=loom ;; loom-lib) list=loom binary=lib ;; esac
+  awk -v crate="$crate" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
 }
 
 # attempt CRATE MUTATION BINARY TEST SECONDS PATIENCE LIMIT: runs one test, and sets $status. Tests that run for a given
 # time do so for SECONDS, those that wait do so for PATIENCE, and after LIMIT the test has not ended.
 attempt() {
-  local path output
+  local path output home=$1
+  [[ $3 != *:* ]] || home=${3%%:*}
   path=$(executable "$1" "$3")
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
-  output=$(cd "$mutated/crates/$1" && RELATIVIST_TORTURE_SECONDS=$5 RELATIVIST_STRESS_SECONDS=$5 \
+  output=$(cd "$mutated/crates/$home" && RELATIVIST_TORTURE_SECONDS=$5 RELATIVIST_STRESS_SECONDS=$5 \
     RELATIVIST_STRESS_RESIZES=$(($5 * 500)) RELATIVIST_TEST_PATIENCE=$6 \
     RELATIVIST_MUTATION=$2 timeout "$7" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
@@ -126,7 +125,7 @@ for crate in $crates; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test" 1 60 240
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
-  done < <(table "$crate" | awk '$2 !~ /^loom/ { print $2, $3 }' | sort -u)
+  done < <(table "$crate" | awk '$2 !~ /loom/ { print $2, $3 }' | sort -u)
 done
 
 # judge CRATE MUTATION BINARY TEST [hangs]: says whether the test notices the mutation.
@@ -143,7 +142,7 @@ judge() {
     else
       attempt "${@:1:4}" 60 10 240
     fi
-    [[ $status -eq 0 && $3 != loom* ]] || break
+    [[ $status -eq 0 && $3 != *loom* ]] || break
   done
   if [ "$status" -eq 0 ] || [ "$status" -eq 124 ]; then
     echo "SURVIVED  $1 $2: $3 $4 ended with $status"

@@ -14,12 +14,12 @@ debian x86_64-w64-mingw32-dlltool binutils-mingw-w64-x86-64
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/platforms" CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0 RUSTC_BOOTSTRAP=1
 
 check() {
-  cargo check --locked -Zbuild-std=std,panic_abort "${@/#/--target=}" --package relativist-rcu --package relativist --all-features
+  cargo check --locked -Zbuild-std=std,panic_abort "${@/#/--target=}" --package relativist --package relativist-cache --all-features
 }
 check x86_64-pc-windows-gnu aarch64-apple-darwin
 
 refusal=$(check i686-unknown-linux-gnu 2>&1) && { echo "platforms: a 32-bit target is not refused" >&2; exit 1; }
-grep -q 'relativist-rcu counts .*: it needs a 64-bit target' <<<"$refusal" || {
+grep -q 'relativist.*needs a 64-bit target' <<<"$refusal" || {
   echo "$refusal"
   echo "platforms: a 32-bit target is refused without a sentence" >&2
   exit 1

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], four rounds by default, four at a time. They
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], four rounds by default (CI runs one), four at a time. They
 # share one core with busy processes of higher priority, one more than the machine has cores. Begins no
-# round after a program failed or did not end. Runs the tests of RCU, of the tables and of the cache; with
+# round after a program failed or did not end. Runs the tests of RCU, of the tables, the cache and the store; with
 # `all`, those of all crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-4}
-programs='^(rcu|map|baselines|cache|testing) |^server lib '
+programs='^(core|rcu|table|map|cache|store|testing) |^papers (lib|readonly|suite) |^server lib '
 [ "${2:-}" != all ] || programs=.
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
 # the stacks of all threads.

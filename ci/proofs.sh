@@ -43,7 +43,7 @@ runs=$(grep -vE '^ *(#|$)' "$proofs/runs.txt" | awk '{
 xargs -P "$(nproc)" -I{} bash -c 'run {}' <<<"$runs"
 
 # Each switch of a model is used by some run.
-for model in transition rename flat; do
+for model in transition key_move flat; do
   for switch in $(sed -nE 's/^#ifn?def ([A-Z_0-9]+)$/\1/p' "$proofs/$model.pml" | sort -u); do
     grep -qE " $model .*-D$switch( |=|$)" <<<"$runs" || { echo "proofs: no run of $model uses $switch" >&2; exit 1; }
   done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [thread | address] [rcu] [map] [baselines] [cache] [server]; all of these by default. Runs RCU's
-# tests, the stress tests of the map and of the papers' tables, the tests of the cache, and the server's
+# ci/sanitizers.sh [thread | address] [rcu] [map] [cache] [papers] [store] [server]; all of these by default. Runs RCU's
+# tests, the stress tests of the map and of the papers' tables, the tests of the cache and of the store, and the server's
 # tests over sockets, with both backends. Installs a nightly toolchain with rust-src: ThreadSanitizer must see
 # the synchronisation of the standard library, too, so that is built with it.
 set -euo pipefail
@@ -32,17 +32,18 @@ check() {
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
     map) run --package relativist --test stress --test stress_flat --test stress_private ;;
-    baselines) RELATIVIST_STRESS_RESIZES=20 run --package relativist-baselines --test suite residents ;;
-    cache) run --package relativist-store --lib --tests ;;
+    papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
+    cache) run --package relativist-cache --lib --tests ;;
+    store) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
-    *) echo "sanitizers: no tests for $1: rcu, map, baselines, cache, server" >&2; exit 1 ;;
+    *) echo "sanitizers: no tests for $1: rcu, map, cache, papers, store, server" >&2; exit 1 ;;
   esac
 }
 
 # Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under cfg(relativist_sanitizer)
 # three things differ: limits of the resident set in tests; the search for leaks in programs confined by seccomp
-# (servers in the tests' own process are searched); and the addresses that a cache reserves, of which ThreadSanitizer
-# has few. The cache's blocks are mappings, which AddressSanitizer does not know either, so the cache poisons freed
+# (servers in the tests' own process are searched); and the addresses that a store reserves, of which ThreadSanitizer
+# has few. The store's blocks are mappings, which AddressSanitizer does not know either, so the store poisons freed
 # memory (crates/store/src/memory/poison.rs).
 # Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
 # but wherever a thread passes memory to another, there is a store and a load that it sees.
@@ -68,7 +69,7 @@ for sanitizer in $sanitizers; do
   else
     RUSTFLAGS+=" -Cunsafe-allow-abi-mismatch=sanitizer"
   fi
-  for crate in ${@:-rcu map baselines cache server}; do
+  for crate in ${@:-rcu map cache papers store server}; do
     check "$crate"
   done
 done

@@ -1,4 +1,4 @@
-/* A table of a few buckets while it is resized (crates/map/src/raw: resize, group, lookup). Each
+/* A table of a few buckets while it is resized (crates/table/src: resize, group, lookup). Each
  * access to shared memory is a step of its own. Memory is sequentially consistent: loom checks what
  * weaker orders do.
  *
@@ -14,9 +14,7 @@
  *   -DUPDATERS=2  one updater for each of two keys, not one updater for either of them
  *   -DSAME_KEY    with two updaters: both update the same key, either of the two
  *   -DLOOKS=n     the reader looks up a key n times; 0 for no reader
- *   -DITERATE=n   n iterations in a row, instead of the reader
- *   -DITERATORS=2 two threads that iterate, instead of a second updater
- *   -DBITMAPS=n   iterations keep bitmaps of the buckets that may have links, n in all, and skip other buckets
+ *   -DITERATE     an iteration, instead of the reader
  *   -DCLEAR=n     n threads that clear the table; 2 are instead of the updater
  *
  * A place is a hash, and has one key. Only a clear removes residents. An updater inserts its key if it
@@ -57,14 +55,6 @@
  *   IGNORE_MOVED         no check that the group was not cut
  *   SEE_AGAIN            an iteration does not skip links that it has visited
  *   RUN_ON               an iteration goes on at the end of a bucket, along the chain
- *   UNMARKED             updates do not set the bit of a bucket that they fill
- *   MARK_LATE            updates set it after a lookup can find the link
- *   MARK_LOCKED          updates set the bit of the locked head only, not those of finer arrays
- *   MARK_FINEST          updates set the bit in the finest array that they maintain only
- *   OPEN_AT_ONCE         a bitmap is filled and followed before its grace period has ended
- *   GRACE_FIRST          the grace period of a bitmap begins before it is installed
- *   FILL_UNSEEN          an iteration completes a word of a bitmap before it sets the bits
- *   SKIP_BITMAP_WAIT     replaced bitmaps are freed at once
  *   EMPTY_AT_ONCE        a clear empties a bucket at once during a resize, too
  *   EMPTY_UNLOCKED       a clear empties a bucket without its lock
  *   REMOVE_OTHER         a clear removes what has the place of a link that it saw, and retires that link
@@ -96,15 +86,6 @@
 #endif
 #ifndef CLEAR
 #define CLEAR 0
-#endif
-#ifndef ITERATORS
-#define ITERATORS 1
-#endif
-#ifndef ITERATE
-#define ITERATE 0
-#endif
-#ifndef BITMAPS
-#define BITMAPS 0
 #endif
 
 #define PLACE_BITS 3
@@ -166,9 +147,6 @@ typedef Array {
   byte awaited; /* once it is retired: the threads that its grace period waits for */
   bit retired;
   bit freed
-#if BITMAPS
-  ; byte bitmap
-#endif
 }
 Array array[ARRAYS];
 byte published;
@@ -198,44 +176,7 @@ byte awaited_by_cut;
 byte retired_node[2 * RETIRES], awaited_by_node[2 * RETIRES];
 hidden byte i;
 
-#if BITMAPS
-/* The bitmap of an array (crates/map/src/raw/occupancy.rs). A word has one bit here, so it needs no level above. */
-typedef Bitmap {
-  byte buckets; /* a bit for each bucket that may have links */
-  byte progress; /* 0 until it is opened, then 1 + the number of complete words */
-  bit begun; /* its grace period has begun, and waits for the threads `updating` */
-  byte updating;
-  byte array;
-  bit retired; /* the grace period before it is freed waits for the threads `awaited` */
-  byte awaited;
-  bit freed
-}
-Bitmap bitmap[BITMAPS];
-byte bitmaps; /* those that were made */
-
-#define ASSERT_BITMAP(m) assert(!bitmap[m].freed && !array[bitmap[m].array].freed)
-
-inline free_awaited_bitmaps() {
-  i = 0;
-  do
-  :: i < BITMAPS -> bitmap[i].freed = bitmap[i].retired && bitmap[i].awaited == 0; i++
-  :: else -> break
-  od
-}
-inline leave_bitmaps() {
-  i = 0;
-  do
-  :: i < BITMAPS -> bitmap[i].updating = bitmap[i].updating & inside; bitmap[i].awaited = bitmap[i].awaited & inside; i++
-  :: else -> break
-  od
-}
-#else
-inline free_awaited_bitmaps() { skip }
-inline leave_bitmaps() { skip }
-#endif
-
 inline free_awaited() {
-  free_awaited_bitmaps();
   i = 0;
   do
   :: i < ARRAYS -> array[i].freed = array[i].retired && array[i].awaited == 0; i++
@@ -254,7 +195,6 @@ inline enter(me) { inside = inside | 1 << me }
 inline leave(me) {
   inside = inside & ~(1 << me);
   awaited_by_cut = awaited_by_cut & inside;
-  leave_bitmaps();
   i = 0;
   do
   :: i < 2 * RETIRES -> awaited_by_node[i] = awaited_by_node[i] & inside; i++
@@ -347,149 +287,21 @@ look:
 #define IS_IN_BUCKET(place) ((place) < end)
 #endif
 
-#if BITMAPS
-#ifdef OPEN_AT_ONCE
-#define IS_KNOWN(m) 1
-#else
-#define IS_KNOWN(m) (bitmap[m].begun && bitmap[m].updating == 0)
-#endif
-
-inline begin_grace(m) { bitmap[m].begun = 1; bitmap[m].updating = inside }
-
-inline retire_bitmap(m) {
-  if
-  :: m != NIL ->
-    d_step {
-      bitmap[m].retired = 1;
-#ifndef SKIP_BITMAP_WAIT
-      bitmap[m].awaited = inside;
-#endif
-      free_awaited()
-    }
-  :: else
-  fi
-}
-
-/* Replaces the bitmap `old` of array `a` by an empty one, or installs the first. (Array::replace_occupancy) */
-inline replace_bitmap(old) {
-  if
-  :: d_step { bitmaps < BITMAPS && array[a].bitmap == old ->
-       assert(!array[a].freed); map = bitmaps; bitmaps++; bitmap[map].array = a };
-#ifdef GRACE_FIRST
-    d_step { begin_grace(map) };
-    array[a].bitmap = map;
-#else
-    array[a].bitmap = map;
-    d_step { begin_grace(map) };
-#endif
-    retire_bitmap(old)
-  :: d_step { !(bitmaps < BITMAPS && array[a].bitmap == old) -> assert(!array[a].freed) }
-  fi
-}
-
-/* Installs a bitmap, or opens it. (Array::prepare_occupancy) */
-inline prepare_bitmap() {
-  a = published;
-  d_step { assert(!array[a].freed); map = array[a].bitmap };
-  if
-  :: map == NIL -> replace_bitmap(its)
-  :: d_step { map != NIL && bitmap[map].progress == 0 && IS_KNOWN(map) -> ASSERT_BITMAP(map) };
-    if
-    :: d_step { bitmap[map].progress == 0 -> ASSERT_BITMAP(map); bitmap[map].progress = 1 }
-    :: else
-    fi
-  :: else
-  fi;
-  map = 0
-}
-
-/* Goes on to the next bucket of array `a` that may have links. (OccupancyCursor::step, Occupancy::next) */
-inline skip_empty() {
-  d_step { assert(!array[a].freed); map = array[a].bitmap };
-  if
-  :: d_step { map != NIL && BUCKET(a, from) < bitmap[map].progress ->
-       ASSERT_BITMAP(map); bucket = BUCKET(a, from); its = map };
-    do
-    :: bucket == 1 << array[a].bits -> break
-    :: bucket < 1 << array[a].bits ->
-      if
-      :: d_step { bucket + 1 == bitmap[map].progress -> ASSERT_BITMAP(map); is_filled = (array[a].head[bucket].first != NIL) };
-#ifdef FILL_UNSEEN
-        complete_word();
-#endif
-        if
-        :: is_filled -> d_step { ASSERT_BITMAP(map); bitmap[map].buckets = bitmap[map].buckets | 1 << bucket }
-        :: else
-        fi;
-#ifndef FILL_UNSEEN
-        complete_word();
-#endif
-        is_filled = 0
-      :: else
-      fi;
-      if
-      :: d_step { bitmap[map].buckets & 1 << bucket -> ASSERT_BITMAP(map) }; break
-      :: else -> bucket++
-      fi
-    od;
-    from = bucket << (PLACE_BITS - array[a].bits);
-    bucket = 0
-  :: else
-  fi;
-  map = 0
-}
-
-inline complete_word() {
-  d_step {
-    ASSERT_BITMAP(map);
-    if
-    :: bitmap[map].progress == bucket + 1 -> bitmap[map].progress = bucket + 2
-    :: else
-    fi
-  }
-}
-
-/* Replaces the bitmap that the iteration has used at last: its bits may be stale. (OccupancyCursor::replace_if_stale) */
-inline replace_if_stale() {
-  if
-  :: its != NIL && bitmaps < BITMAPS -> a = published; replace_bitmap(its)
-  :: skip
-  fi;
-  map = 0;
-  its = NIL
-}
-#endif
-
-/* Visits all links, bucket by bucket, in the order of the places, and does so several times. Each bucket is that of the
- * array which is published then, so it may begin with links that were visited. (Iter::next) */
+/* Visits all links, bucket by bucket, in the order of the places. Each bucket is that of the array which is published
+ * then, so it may begin with links that were visited. (Iter::next) */
 proctype iterator(byte me; byte key) {
-  byte a, link, end, from = 0, iterations;
+  byte a, link, end, from = 0;
   byte seen; /* a bit for each place */
   byte since; /* the number of updates of the key that had begun, NIL while one had not ended */
-#if BITMAPS
-  byte map, bucket, its = NIL; /* the last bitmap that was used */
-  bit is_filled;
-#endif
 
-iterate:
   atomic { enter(me); since = (history[key].known == history[key].begun -> history[key].begun : NIL) };
-#if BITMAPS
-  prepare_bitmap();
-#endif
   do
   :: from < PLACES ->
     a = published;
-#if BITMAPS
-    skip_empty();
-#endif
     d_step {
       assert(!array[a].freed);
-      if
-      :: from < PLACES ->
-        link = HEAD(a, from).first;
-        end = (BUCKET(a, from) + 1) << (PLACE_BITS - array[a].bits)
-      :: else -> link = NIL; end = PLACES
-      fi;
+      link = HEAD(a, from).first;
+      end = (BUCKET(a, from) + 1) << (PLACE_BITS - array[a].bits);
       a = 0
     };
     do
@@ -513,17 +325,10 @@ iterate:
   d_step {
     assert(history[key].begun != since || (seen >> key & 1) == (history[key].node[since] != NIL));
     since = 0;
-    seen = 0
-  };
-#if BITMAPS
-  replace_if_stale();
-#endif
-  iterations++;
-  d_step { from = 0; a = 0; leave(me) };
-  if
-  :: iterations < ITERATE -> goto iterate
-  :: else
-  fi
+    seen = 0;
+    from = 0;
+    leave(me)
+  }
 }
 
 /* Makes the head of array `a` right for the updater's link. (Place::updated) */
@@ -552,40 +357,6 @@ inline announce(a) {
   fi
 }
 
-#if BITMAPS
-#ifdef MARK_LATE
-#define IS_EMPTY(head) 1
-#else
-#define IS_EMPTY(head) (head.first == NIL)
-#endif
-#ifdef UNMARKED
-#define IS_MARKED(a) 0
-#else
-#ifdef MARK_LOCKED
-#define IS_MARKED(a) ((a) == base)
-#else
-#ifdef MARK_FINEST
-#define IS_MARKED(a) ((a) == (far != NIL -> far : (near != NIL -> near : base)))
-#else
-#define IS_MARKED(a) ((a) != NIL)
-#endif
-#endif
-#endif
-
-/* Sets the bit of a bucket that is empty and about to have a link. (Array::mark_occupied) */
-inline mark(a) {
-  if
-  :: inserts && IS_MARKED(a) && IS_EMPTY(HEAD(a, place)) ->
-    d_step { assert(!array[a].freed); map = array[a].bitmap };
-    if
-    :: map != NIL -> d_step { ASSERT_BITMAP(map); bitmap[map].buckets = bitmap[map].buckets | 1 << BUCKET(a, place) }
-    :: else
-    fi;
-    map = 0
-  :: else
-  fi
-}
-#endif
 
 inline set_next() {
   if
@@ -739,13 +510,6 @@ inline lock(me) {
 /* Makes everything lead to `link`, except for the base head, whose store also unlocks.
  * (LockedGroup::splice) */
 inline splice() {
-#if BITMAPS
-#ifndef MARK_LATE
-  mark(base);
-  mark(near);
-  mark(far);
-#endif
-#endif
 #ifndef UNANNOUNCED
   if
   :: inserts && before != NIL -> announce(base); announce(near); announce(far)
@@ -779,9 +543,6 @@ proctype updater(byte me; byte place) {
   byte near, far; /* the finer arrays to keep right; `far` is the newer one */
   byte finest, entry, before, found, after, link;
   bit inserts, grows;
-#if BITMAPS
-  byte map;
-#endif
 
 look:
   lock(me);
@@ -798,18 +559,10 @@ look:
     fi
   };
   splice();
-#ifdef MARK_LATE
-  d_step { update(base); HEAD(base, place).locked = 0; history[place].known = history[place].begun };
-  mark(base);
-  mark(near);
-  mark(far);
-#endif
   d_step {
-#ifndef MARK_LATE
     update(base);
     HEAD(base, place).locked = 0;
     history[place].known = history[place].begun;
-#endif
     leave(me);
     if
     :: found != NIL -> retire_node(me, 0, found)
@@ -989,9 +742,6 @@ inline new_array(a, size) {
   array[a].bits = size;
   array[a].base = NIL;
   array[a].finer = NIL;
-#if BITMAPS
-  array[a].bitmap = NIL;
-#endif
   bucket = 0;
   do
   :: bucket < HEADS ->
@@ -1364,9 +1114,6 @@ init {
     array[0].bits = START;
     array[0].base = NIL;
     array[0].finer = NIL;
-#if BITMAPS
-    array[0].bitmap = NIL;
-#endif
     place = 0;
     do
     :: place < 2 * RETIRES -> retired_node[place] = NIL; place++
@@ -1398,11 +1145,8 @@ init {
     run updater(UPDATER_2, updated);
 #endif
 #endif
-#if ITERATE
+#ifdef ITERATE
     run iterator(READER, updated)
-#if ITERATORS == 2
-    ; run iterator(UPDATER_2, updated)
-#endif
 #elif LOOKS
     if
     :: run reader(RESIDENT_1)

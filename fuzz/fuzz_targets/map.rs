@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use relativist::{FlatMap, HashMap, RenameError, Resizing};
+use relativist::{FlatMap, HashMap, Resizing};
 
 #[path = "../../crates/map/tests/support/hashing.rs"]
 mod hashing;
@@ -71,7 +71,6 @@ enum Operation {
     CompareExchange(Key, u32, u32),
     RemoveIfEven(Key),
     RetainOdd,
-    Rename(Key, Key),
     Extend(Vec<(Key, u32)>),
     Iterate,
     Clear,
@@ -155,7 +154,6 @@ macro_rules! tested {
                         map.pin().retain(|_, value| value % 2 == 1);
                         model.retain(|_, value| *value % 2 == 1);
                     }
-                    Operation::Rename(old, new) => rename(map, model, old.number(), new.number()),
                     Operation::Extend(entries) => {
                         let entries = entries.into_iter().map(|(key, value)| (key.number(), value));
                         model.extend(entries.clone());
@@ -195,41 +193,6 @@ macro_rules! tested {
 
 tested!(nodes, Nodes, 1);
 tested!(flat, Flat, 3);
-
-/// What `rename` does, by whatever means.
-trait Rename {
-    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>>;
-}
-
-impl Rename for Nodes {
-    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>> {
-        self.rename(&old, new)
-    }
-}
-
-/// Flat maps have no such method. Two operations do the same here, where no other thread looks.
-impl Rename for Flat {
-    fn rename_to(&self, old: u64, new: u64) -> Result<(), RenameError<u64>> {
-        let pinned = self.pin();
-        let Some(&value) = pinned.get(&old) else { return Err(RenameError::NotFound(new)) };
-        pinned.try_insert(new, value).map_err(|_| RenameError::Taken(new))?;
-        assert_eq!(pinned.remove(&old), Some(&value));
-        Ok(())
-    }
-}
-
-fn rename(map: &impl Rename, model: &mut Model, old: u64, new: u64) {
-    let result = map.rename_to(old, new);
-    match model.get(&old).copied() {
-        None => assert_eq!(result, Err(RenameError::NotFound(new))),
-        Some(_) if model.contains_key(&new) => assert_eq!(result, Err(RenameError::Taken(new))),
-        Some(value) => {
-            assert_eq!(result, Ok(()));
-            model.remove(&old);
-            model.insert(new, value);
-        }
-    }
-}
 
 // The map resizes only when the input says so. Automatic resizes run on a worker thread, so an
 // input would not do the same each time.

@@ -2,9 +2,9 @@ use std::ffi::{c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 
-use relativist::Resizing;
-use relativist::raw::{self, Entry, Hash};
 use relativist_rcu::{Guard, read};
+use relativist_table::Resizing;
+use relativist_table::{self as raw, Entry, Hash};
 
 /// Embed this in objects that are in a table: one for each table that they are in. Objects must be
 /// aligned to 8 bytes and lie below address 2^48, as malloc's do.

@@ -8,9 +8,9 @@
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{AllocError, Guard, Resizing, read};
 use relativist_rcu::defer_raw;
+use relativist_table::{Entry, Hash, Link, Table};
 
 #[repr(C)]
 struct User {

@@ -6,9 +6,9 @@
 
 use std::ptr::NonNull;
 
-use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{AllocError, Guard, Resizing, read};
 use relativist_rcu::defer_raw;
+use relativist_table::{Entry, Hash, Link, Table};
 
 #[repr(C)]
 struct Order {

@@ -8,9 +8,9 @@ use equivalent::Equivalent;
 use relativist_rcu::Guard;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::raw::{self, Entry, Link, Table};
 use crate::results::ExhaustedError;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, Entry, Link, Table};
 
 impl<K: Hash + Eq, V, S: BuildHasher> HashMap<K, V, S> {
     #[inline(always)]

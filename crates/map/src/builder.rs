@@ -6,11 +6,11 @@ use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::policy::{Policy, PolicyError, Resizing};
 use crate::private::PrivateMap;
-use crate::raw::{AllocError, Link, Table};
 use crate::set::HashSet;
+use relativist_table::node::Node;
+use relativist_table::{AllocError, Link, Table};
+use relativist_table::{Policy, PolicyError, Resizing};
 
 /// Creates a [`HashMap`], a [`HashSet`] or a [`PrivateMap`] with options.
 /// [`flat::Builder`](crate::flat::Builder) does this for a `FlatMap`.
@@ -65,14 +65,7 @@ macro_rules! implement_builder {
 
             /// Sets the initial capacity, in entries. 0 by default.
             pub fn capacity(self, capacity: usize) -> Self {
-                self.with(|options| options.room = Room::Entries(capacity))
-            }
-
-            /// Sets the initial capacity to as many entries as fit into `bytes`, together with
-            /// their buckets, and never allocates more buckets than that. Replaces
-            #[doc = concat!("[`Builder::capacity`]; see [`", stringify!($Map), "::with_capacity_for_memory`].")]
-            pub fn memory(self, bytes: usize) -> Self {
-                self.with(|options| options.room = Room::Bytes(bytes))
+                self.with(|options| options.capacity = capacity)
             }
 
             /// Sets the minimum capacity: an automatic map never shrinks below the size for this
@@ -121,7 +114,7 @@ impl<S> Builder<S> {
     ///
     /// Returns an error if the bounds contradict each other, or if the buckets cannot be allocated.
     pub fn build<K, V>(self) -> Result<HashMap<K, V, S>, BuildError> {
-        let (table, hasher) = self.build_table::<K, V>(Node::<K, V>::dispose)?;
+        let (table, hasher) = self.build_table(Node::<K, V>::dispose)?;
         Ok(HashMap::of(table, hasher))
     }
 
@@ -131,14 +124,12 @@ impl<S> Builder<S> {
     ///
     /// See [`Builder::build`].
     pub fn build_private<K, V>(self) -> Result<PrivateMap<K, V, S>, BuildError> {
-        let (table, hasher) = self.build_table::<K, V>(PrivateMap::<K, V, S>::DISPOSE)?;
+        let (table, hasher) = self.build_table(PrivateMap::<K, V, S>::DISPOSE)?;
         Ok(PrivateMap::of(table, hasher))
     }
 
-    fn build_table<K, V>(self, dispose: unsafe fn(NonNull<Link>)) -> Result<(Table, S), BuildError> {
-        let entry_bytes = size_of::<Node<K, V>>();
-        let (buckets, policy) =
-            self.options.buckets_and_policy(Table::BYTES_PER_BUCKET, entry_bytes, Policy::buckets_for)?;
+    fn build_table(self, dispose: unsafe fn(NonNull<Link>)) -> Result<(Table, S), BuildError> {
+        let (buckets, policy) = self.options.buckets_and_policy(Policy::buckets_for)?;
         Ok((Table::new(buckets, policy, dispose)?, self.hasher))
     }
 
@@ -153,50 +144,27 @@ impl<S> Builder<S> {
 }
 
 /// The options of a builder, except for the hasher.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
-    pub(crate) room: Room,
+    pub(crate) capacity: usize,
     pub(crate) floor: Option<usize>,
     pub(crate) ceiling: Option<usize>,
     pub(crate) load_factor: Option<RangeInclusive<f64>>,
     pub(crate) resizing: Resizing,
 }
 
-/// The initial size of a map.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Room {
-    Entries(usize),
-    /// As many entries as fit into this number of bytes, together with their buckets.
-    Bytes(usize),
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { room: Room::Entries(0), floor: None, ceiling: None, load_factor: None, resizing: Resizing::default() }
-    }
-}
-
 impl Options {
-    /// `bucket_bytes` and `entry_bytes` are the memory that a bucket takes, and an entry in
-    /// addition to it. `buckets_for` returns the initial number of buckets for a number of entries.
+    /// `buckets_for` returns the initial number of buckets for a number of entries.
     pub(crate) fn buckets_and_policy(
         &self,
-        bucket_bytes: usize,
-        entry_bytes: usize,
         buckets_for: fn(&Policy, usize) -> usize,
     ) -> Result<(usize, Policy), PolicyError> {
         let policy = Policy::from(self.resizing);
         let policy = self.load_factor.clone().map_or(Ok(policy), |bounds| policy.load_factor(bounds))?;
         let buckets_for = |entries| buckets_for(&policy, entries);
-        let (buckets, most) = match self.room {
-            Room::Entries(entries) => (buckets_for(entries), usize::MAX),
-            Room::Bytes(bytes) => {
-                let buckets = policy.buckets_for_memory(bytes, bucket_bytes, entry_bytes);
-                (buckets, buckets)
-            }
-        };
+        let buckets = buckets_for(self.capacity);
         let floor = self.floor.map_or(buckets, buckets_for);
-        let ceiling = self.ceiling.map_or(most, buckets_for);
+        let ceiling = self.ceiling.map_or(usize::MAX, buckets_for);
         let buckets = buckets.max(floor);
         // The initial size has to be within the bounds, too.
         policy.buckets(buckets..=ceiling)?;

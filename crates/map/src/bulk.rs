@@ -15,15 +15,9 @@ impl<K, V, S> HashMap<K, V, S> {
     /// Iterates over the entries in an arbitrary order, which is that of their mixed hashes.
     ///
     /// An entry that is in the map throughout is seen exactly once, however often the map is
-    /// resized. One that is inserted, removed or [renamed](HashMap::rename) during the iteration
-    /// may be seen or not. Each step is wait-free, except for the empty buckets that it passes; the
-    /// whole iteration takes time proportional to buckets and entries.
-    ///
-    /// If there is less than one entry for eight buckets, and the map is iterated over repeatedly,
-    /// an iteration takes time proportional to the entries alone: the first iteration creates a
-    /// bitmap of 1/64 of the size of the buckets, which updates maintain from then on, and the
-    /// first one that begins after a grace period fills it. (Mosberger did this with a list: "Map
-    /// Library Design Notes", 1996, section 2.4.)
+    /// resized. One that is inserted or removed during the iteration may be seen or not. Each step
+    /// is wait-free, except for the empty buckets that it passes; the whole iteration takes time
+    /// proportional to buckets and entries.
     pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V> {
         Iter::new(self.table.iter(guard))
     }

@@ -1,157 +1,29 @@
-//! The design: how lookups can be wait-free while the table is resized. (Documentation only.)
+//! The design: what the maps promise in addition to their tables. (Documentation only.)
 //!
-//! # Order
-//!
-//! A table of 2^k buckets takes the bucket from the k high bits of the (mixed) hash, and keeps each
-//! chain sorted by hash. So the buckets in sequence contain *all entries in the order of their
-//! hashes*, and a bucket is a range of hashes, whatever the size of the table. Shrinking joins
-//! neighbouring ranges, growing splits them, and nothing is reordered. A lookup stops at the first
-//! larger hash. So it finds the same entries whether its chain ends with its bucket or continues
-//! into the next one (ATC 2011, section 4, calls such chains imprecise).
-//!
-//! The authors sketched this in section 4.3 of their paper. The algorithm that they published keeps
-//! chains unsorted, and unzips them with a wait for readers per pass.
-//!
-//! # Head words
-//!
-//! A bucket's head is one word: pointer, lock, state, and a *summary*. The summary says which of
-//! the 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half
-//! an entry per bucket it answers 31 of 32 misses without touching an entry. If it shows that a new
-//! link comes first, and the bucket is neither locked nor part of a resize, one exchange of the
-//! head inserts the link (`raw/settled.rs`).
-//!
-//! # Resizing
-//!
-//! A coarse bucket and the fine buckets that it covers form a *group*. During a resize, a group has
-//! one merged chain, which lookups may enter by the coarse head or by a fine one:
-//!
-//! ```text
-//!   coarse array    [ C ]
-//!                     |
-//!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
-//!                          ^           ^     ^
-//!   fine array           [ F0 ] [ F1 ][ F2 ][ F3 ]        (F1 is empty)
-//! ```
-//!
-//! *Grow:* fill the fine heads of each group; publish the fine array. *Cut* the chains between fine
-//! buckets when the readers from before have left. A lookup that entered by a fine head needs no
-//! link between two fine buckets, so cuts do not affect it. Lookups that entered by a coarse head
-//! have left.
-//!
-//! *Shrink:* join the chains of each group; publish the coarse array. A lookup that entered by a
-//! fine head finds its bucket's entries where they were before.
-//!
-//! Only the cut has to come after a grace period, and a table may grow again before the cut. Then
-//! the next array is filled with heads that lead into the same merged chains, a new grace period
-//! begins, and one cut serves all growths since the last one:
-//!
-//! ```text
-//!   base array      [ C                          ]     has the locks
-//!   merged chain      +--> 1 --> 3 --> 4 --> 6 --> 7
-//!   replaced array  [ F0          ][ F1          ]     freed when its readers have left
-//!   published       [ G0 ][ G1   ][ G2 ][ G3     ]     maintained by updates
-//!   being filled    [    ]..                           maintained where it is filled already
-//! ```
-//!
-//! So a thread that fills a map under one handle, or a reader that sleeps in its section, delays
-//! cuts and the reclamation of arrays, but no growth. Until the cut, a lookup that reaches the end
-//! of its bucket looks at one more link, and summaries are less exact, so more misses walk their
-//! chains. Updates search merged chains, and take up to twice as long. They share the locks of the
-//! base array, which may be few: updates by several threads then wait for each other.
-//!
-//! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
-//! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:
-//! that of one shrink, and those of growths, each at most half as large as the next.
-//!
-//! # Updates during a resize
-//!
-//! An update locks the head of its bucket, unless that head *follows* a head of the base array:
-//! then the base head is the lock of the whole group. One bit of the head's word is the lock,
-//! another says that the head follows. A head that follows can't be locked. So two updates never
-//! hold different locks for the same chain.
-//!
-//! | what the update finds | what it does |
-//! |---|---|
-//! | a head that does not follow | locks it; if finer heads are filled, maintains these as well |
-//! | a head that follows | locks the base head; checks that the head still follows, or else starts again; maintains the finer heads that are in use or filled already |
-//! | a head of a group that was cut | starts again: a finer array is published |
-//!
-//! No resize waits for updates to leave, so an update may have read the state of an earlier resize.
-//! Therefore it checks again under the lock. Arrays stay allocated as long as an update may use
-//! them, because updates run in read sections.
-//!
-//! Updates do not maintain arrays that are older than the published one. A lookup that entered by
-//! such an array began before the newer one was published. So it overlaps with the update, and may
-//! count as having come before it. It still finds every entry that stays in the table: a removed
-//! entry still leads to the entry that came after it at that time, and so on.
-//!
-//! # Renaming
-//!
-//! A rename changes two places at once: it takes an entry out of the chain of the old key and puts
-//! it into that of the new one. No single store can do that. So a third place decides: the *link in
-//! flight* (`raw/in_flight.rs`). A lookup that has missed in its chain checks whether a rename has
-//! its entry in flight. Hits do not check, nor do misses that the head's summary answers.
-//!
-//! ```text
-//!   stage    empty | old key                    | new key  | recheck          | empty
-//!   finds          | the old key                | the new  | walks again      |
-//!   chains   old   | unlink .. wait for readers | link new | wait for readers |
-//! ```
-//!
-//! The stage is *old key* while the link is still in its chain, *new key* once it is in none, and
-//! *recheck* once it is in the new chain. So at every instant either a chain or the link in flight
-//! answers, for exactly one of the keys. The store that begins the stage *new key* gives the entry
-//! its new key.
-//!
-//! * A lookup reaches the link in flight only if the summary of its bucket lets it pass. So the bit
-//!   of the new hash is set before the stage *new key*, and the bit of the old hash is not cleared
-//!   before. While a link is in flight, removals leave summaries as they are.
-//! * In *recheck* the link in flight no longer counts: it may have been removed or replaced. A
-//!   lookup that has missed walks a second time, and the second walk decides. One more walk is
-//!   enough, because the next rename waits for this reader.
-//! * The first wait is needed because the link is not copied: a lookup that has reached it must get
-//!   to the end of the old chain. If another link takes its place, this wait is left out.
-//! * The second wait is for lookups that walked the new chain before the link was in it: *recheck*
-//!   may end only when they have left.
-//! * No lock is held during the waits, because a reader may be waiting for it. Between the two, an
-//!   update of the old key finds the link in flight, and may replace or remove it there.
-//! * If the new key is taken, or a function of the caller panics, the link goes back to where it
-//!   was: *old key*, *recheck*, *empty*.
-//!
-//! A rename holds the resizer's mutex, and first waits until chains are cut. So a table has at most
-//! one rename at a time, and no resize during it: neither has to handle the other's intermediate
-//! states, and a lookup checks only one link in flight.
-//!
-//! # Sparse tables
-//!
-//! Iteration goes from bucket to bucket, and most of them may be empty. So an iteration over a
-//! sparse table leaves a bitmap of the buckets that may have links, for later iterations
-//! (Mosberger, "Map Library Design Notes", 1996, section 2.4). It is installed empty. It is filled
-//! when a grace period has passed, because from then on all updates see it and set its bits. Bits
-//! are never cleared: a bitmap in which most bits are stale is replaced by an empty one. Dense
-//! tables have none, and lookups never look at it; see `raw/occupancy.rs`.
+//! [`HashMap`](crate::HashMap), [`PrivateMap`](crate::PrivateMap) and their sets are tables of
+//! nodes: link, key and value in one allocation. [`relativist_table::design`] explains the table,
+//! and lists the guarantees T1 to T9, which hold for the maps as well. The module
+//! [`flat`](crate::flat) explains the other map.
 //!
 //! # Types
 //!
 //! The table lists which types can be sent to other threads or shared with them, and their variance
 //! in the types of keys and values. `tests/suite/auto_traits.rs` checks the first, and doctests
-//! that must not compile check the second (`variance.rs`). A map can be filled only if its keys and
-//! values are `Send + Sync + 'static`, because removed entries are dropped later, on any thread. A
-//! [`PrivateMap`](crate::PrivateMap) drops them on threads that use the map, so there they need not
-//! be `'static`.
+//! that must not compile check the worst cases of the second (`variance.rs`). A map can be filled
+//! only if its keys and values are `Send + Sync + 'static`, because removed entries are dropped
+//! later, on any thread. A [`PrivateMap`](crate::PrivateMap) drops them on threads that use the map,
+//! so there they need not be `'static`.
 //!
 //! | type | `Send` if | `Sync` if | variance in keys and values |
 //! |---|---|---|---|
 //! | [`HashMap`](crate::HashMap), [`HashSet`](crate::HashSet), [`IntoIter`](crate::IntoIter) | keys and values are `Send + Sync`, the hasher `Send` | they are `Send + Sync`, the hasher `Sync` | invariant: `insert` takes `&self` |
-//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`Cached`](crate::Cached), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
+//! | [`Pinned`](crate::Pinned), [`PinnedSet`](crate::PinnedSet), [`ExtractIf`](crate::ExtractIf), [`Drain`](crate::Drain) | never: the guard is its thread's | never | invariant: they borrow the map |
 //! | [`Iter`](crate::Iter), [`Keys`](crate::Keys), [`Values`](crate::Values) | never | never | covariant: they only return references |
 //! | [`PrivateMap`](crate::PrivateMap), [`private::IntoIter`](crate::private::IntoIter) | as for `HashMap` | as for `HashMap` | invariant |
 //! | [`private::Pinned`](crate::private::Pinned), [`private::ExtractIf`](crate::private::ExtractIf), [`private::Drain`](crate::private::Drain) | the map is `Sync`: the guard belongs to no thread | the map is `Sync` | invariant: they borrow the map |
 //! | [`private::Iter`](crate::private::Iter), [`private::Keys`](crate::private::Keys), [`private::Values`](crate::private::Values) | keys and values are `Sync` | the same | covariant |
 //! | `ParIter` | keys and values are `Sync`: threads enter sections of their own | the same | covariant |
 //! | errors, [`Change`](crate::Change), [`Builder`](crate::Builder), [`flat::Builder`](crate::flat::Builder) | their contents are | their contents are | covariant |
-//! | [`raw::Table`](crate::raw::Table), [`raw::Link`](crate::raw::Link) | always: the caller of `insert` answers for the objects | always | |
-//! | [`raw::Entry`](crate::raw::Entry), [`raw::Iter`](crate::raw::Iter), [`raw::FindAll`](crate::raw::FindAll) | never: locks and guards are their thread's | never | |
 //!
 //! All are `UnwindSafe` and `RefUnwindSafe` if keys, values and hasher are (T9).
 //!
@@ -159,52 +31,13 @@
 //! removed entries alive, the map all others. Memory safety does not rely on the destructors of
 //! handles, iterators and guards: a leaked [`Drain`](crate::Drain) leaves entries in the map, and a
 //! leaked guard keeps its section open. Nor does it rely on correct `Hash`, `Eq` and `Equivalent`:
-//! if they are wrong, lookups may miss entries, and a key may be in the map twice. A leaked
-//! `raw::Entry` keeps its bucket locked.
+//! if they are wrong, lookups may miss entries, and a key may be in the map twice.
 //!
 //! # Guarantees
 //!
-//! * **T1** A lookup finds every entry that is in the table throughout the call, whatever updates
-//!   and resizes happen during the call.
-//! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose
-//!   hash is at most its own. Their number is bounded by the length of the chain, plus the links
-//!   that other threads insert ahead of the lookup while it walks. (During a rename, a lookup that
-//!   misses may walk the chain twice.)
-//! * **T3** Operations on a key are linearizable. That includes real time: an update executes a
-//!   full barrier before it returns, in most cases by unlocking, so a lookup that begins later sees
-//!   the update. (During a resize an update changes the newest array first, see `raw/group.rs`.)
-//! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer or of
-//!   a rename on it. It never waits for readers, except by the bound on deferred work. A step of
-//!   the resizer covers the chain of one bucket, or at most 64 heads with their chains, whatever
-//!   the sizes. (A rename waits for readers, and for other renames and resizes by hand.)
-//! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use
-//!   the new array. Chains are cut after one grace period, which several growths may share. So no
-//!   reader, however long it stays, delays the automatic growth of any map. A replaced array is
-//!   freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
-//!   or a rename waits for readers, the automatic growth of the same map waits, too.)
-//! * **T6** If the new array cannot be allocated, the table keeps the old one.
-//! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
-//!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken
-//!   together. (An entry that is renamed during the iteration may be seen or not. One that the
-//!   rename replaced may be seen under both keys.)
-//! * **T8** A reference that was found stays valid and unchanged as long as the guard. Objects are
-//!   never moved or copied.
-//! * **T9** A panic in a key's `Eq` or `Hash`, in a destructor or in a closure leaves no lock held,
-//!   each entry as before the operation or as after it, and nothing leaked. If `Eq`, which runs
-//!   under a bucket's lock, updates the map that called it, the update panics instead of waiting
-//!   for itself. A panic in a destructor that runs on the background resizer's thread does not end
-//!   the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
-//!   halfway through a resize.
-//! * **T10** At every instant an entry that is being renamed is found under exactly one of its two
-//!   keys. Within a read section at most one rename of the table takes effect. So of three lookups
-//!   in a section, of one key, of the other, and of the first again, at least one finds the entry
-//!   and at least one does not.
-//! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped after all
-//!   handles that may have found them, by a thread that uses the map, or by the one that drops it,
-//!   and not in a section of the process that the map has entered. A handle delays nothing else: no
-//!   resize, no other map, no update. If a handle or the map is leaked, nothing is dropped early.
+//! * **T11** Key and value of an entry of a [`PrivateMap`](crate::PrivateMap) are dropped, and its
+//!   memory is freed, after all handles that may have found it, by a thread that uses the map, or
+//!   by the one that drops it, and not in a section of the process that the map has entered. A
+//!   handle delays nothing else: no resize, no other map, no update. No other reader delays this.
+//!   If a handle or the map is leaked, nothing is dropped early.
 //!
-//! The resize and the rename are model-checked: the algorithms in Promela (`proofs/`), the code
-//! with loom and shuttle. Iteration is checked with loom. For each of their waits, marks, locks and
-//! publications, `ci/mutation.sh` builds a copy of the code that leaves it out, and checks that a
-//! test fails.

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, Hash};
 use relativist_rcu::read;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::raw::{self, Table};
+use relativist_table::node::Node;
+use relativist_table::{self as raw, Table};
 
 /// What to do with an entry whose key is in the map.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use relativist_rcu::read;
 
 use crate::map::HashMap;
-use crate::node::Node;
-use crate::raw::{self, Entry, Prefetched};
+use relativist_table::node::Node;
+use relativist_table::{self as raw, Entry, Prefetched};
 
 /// An iterator over the entries of a map; see [`HashMap::iter`].
 pub struct Iter<'g, K, V> {

@@ -7,7 +7,8 @@
 //!
 //! The algorithm is that of *relativistic* hash tables (Triplett, McKenney and Walpole, "Resizable,
 //! Scalable, Concurrent Hash Tables via Relativistic Programming", USENIX ATC 2011), with chains
-//! that are sorted by hash. [`design`] explains it and lists the guarantees.
+//! that are sorted by hash. [`relativist_table::design`] explains it and lists the guarantees;
+//! [`design`] has those of the maps.
 //!
 //! # Usage
 //!
@@ -34,7 +35,6 @@
 //! |---|---|
 //! | look up | [`get`](HashMap::get), [`get_key_value`](HashMap::get_key_value), [`contains_key`](HashMap::contains_key), by any type that is [`Equivalent`] to the key |
 //! | look up without a guard | [`get_copied`](HashMap::get_copied), [`get_cloned`](HashMap::get_cloned), [`contains`](HashMap::contains) |
-//! | look up the same key again and again | [`Pinned::cached`] |
 //! | look up many keys at once | [`get_many`](HashMap::get_many), [`get_each`](HashMap::get_each) |
 //! | insert or replace | [`insert`](HashMap::insert), or [`checked_insert`](HashMap::checked_insert), which returns an error if memory is exhausted |
 //! | insert many at once | [`insert_many`](HashMap::insert_many), `extend` |
@@ -43,11 +43,10 @@
 //! | change or insert | [`update_or_insert`](HashMap::update_or_insert), [`update_or_insert_with`](HashMap::update_or_insert_with) |
 //! | insert, change or remove, depending on the value | [`compute`](HashMap::compute) |
 //! | remove | [`remove`](HashMap::remove), [`remove_entry`](HashMap::remove_entry), [`remove_if`](HashMap::remove_if) |
-//! | change the key | [`rename`](HashMap::rename) |
 //! | remove many | [`retain`](HashMap::retain), [`extract_if`](HashMap::extract_if), [`drain`](HashMap::drain), [`clear`](HashMap::clear) |
 //! | iterate | [`iter`](HashMap::iter), [`keys`](HashMap::keys), [`values`](HashMap::values), `into_iter` |
 //! | iterate in pieces | [`scan`](HashMap::scan) |
-//! | set the initial size | [`with_capacity`](HashMap::with_capacity), [`with_capacity_for_memory`](HashMap::with_capacity_for_memory), [`builder`](HashMap::builder) |
+//! | set the initial size | [`with_capacity`](HashMap::with_capacity), [`builder`](HashMap::builder) |
 //! | resize by hand | [`resize_to`](HashMap::resize_to), [`reserve`](HashMap::reserve), [`try_reserve`](HashMap::try_reserve), [`shrink_to_fit`](HashMap::shrink_to_fit); by default a background thread resizes the map |
 //!
 //! [`HashSet`] is the set, and [`PinnedSet`] its handle. The folder `examples` has a short program
@@ -56,25 +55,20 @@
 //! # Two maps
 //!
 //! [`HashMap`] stores each entry in a node of its own. [`FlatMap`] stores entries inside its
-//! buckets, and has the same methods, except for [`rename`](HashMap::rename).
+//! buckets, and has the same methods.
 //!
 //! * Take `FlatMap` for small entries, up to some 64 bytes, in maps that exceed the processor's
 //!   caches, or that are often updated, iterated over or cleared. A hit takes one cache
 //!   miss instead of two, and an update allocates no node.
 //! * Take `HashMap` for large entries; for types that are not [`Relocatable`], such as atomics and
 //!   mutexes that are not behind a pointer; if `Hash` of keys is slow or may panic, because
-//!   `FlatMap` calls it whenever it grows; if entries must keep their addresses; or to rename keys.
+//!   `FlatMap` calls it whenever it grows; or if entries must keep their addresses.
 //!
 //! A third one, [`PrivateMap`], is a `HashMap` with readers of its own: handles may be held across
 //! an `.await`, and keys and values may borrow. See the module [`private`].
 //!
 //! [`FlatSet`] is its set. The module [`flat`] compares the two maps in full. What this page says
 //! about consistency and progress holds for both, with the differences that are listed there.
-//!
-//! # A cache
-//!
-//! [`Cache`] is a `HashMap` with a limit. It evicts entries that were not requested lately; its
-//! entries may expire; and it has one loader per key. The module [`cache`] says more.
 //!
 //! # In async tasks
 //!
@@ -104,7 +98,7 @@
 //! # assert_eq!(&*runtime.block_on(runtime.spawn(task)).unwrap(), "/");
 //! ```
 //!
-//! Resizing by hand and renaming do wait: call them from `spawn_blocking`.
+//! Resizing by hand does wait: call it from `spawn_blocking`.
 //!
 //! **Features.**
 //!
@@ -134,8 +128,8 @@
 //! * Automatic growth waits for no reader, and blocks neither lookups nor updates. A reader that
 //!   stays in its section delays shrinking, and the reclamation of memory in the whole process
 //!   ([`relativist_rcu`]).
-//! * Resizing by hand and [renaming](HashMap::rename) wait for readers. They panic if the calling
-//!   thread has a handle or a guard. (Growing a [`FlatMap`] by hand does not wait.)
+//! * Resizing by hand waits for readers. It panics if the calling thread has a handle or a guard.
+//!   (Growing a [`FlatMap`] by hand does not wait.)
 //!
 //! # Performance
 //!
@@ -172,58 +166,35 @@ struct Readme;
 mod access;
 mod builder;
 mod bulk;
-pub mod cache;
-mod cached;
-mod counter;
 pub mod design;
-// Not part of the interface: shared with relativist-store.
-#[doc(hidden)]
-pub mod eviction;
 mod fill;
 pub mod flat;
 mod iter;
 mod map;
-mod memory;
-mod node;
 #[cfg(feature = "rayon")]
 mod parallel;
-mod policy;
 pub mod private;
-pub mod raw;
-mod recycle;
-mod reentrancy;
-mod rename;
 mod results;
 mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
 mod set;
-#[cfg(any(not(relativist_loom), all(test, not(relativist_shuttle))))]
-mod sleepers;
-mod stats;
-mod sync;
 #[cfg(doctest)]
 mod variance;
-mod worker;
 
 pub use builder::{BuildError, Builder};
 pub use bulk::{Drain, ExtractIf};
-pub use cache::Cache;
-pub use cached::Cached;
 pub use equivalent::Equivalent;
 pub use flat::{FlatMap, FlatSet, Relocatable};
 pub use iter::{IntoIter, Iter, Keys, Values};
 pub use map::{HashMap, Pinned};
 #[cfg(feature = "rayon")]
 pub use parallel::ParIter;
-pub use policy::{Policy, PolicyError, Resizing};
 pub use private::PrivateMap;
-pub use raw::AllocError;
 pub use relativist_rcu::{Guard, read};
-pub use rename::RenameError;
+pub use relativist_table::{AllocError, Policy, PolicyError, Resizing, Stats};
 pub use results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
 pub use set::{HashSet, PinnedSet};
-pub use stats::Stats;
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("relativist packs 48-bit pointers and 16 bits of summary into one word: it needs a 64-bit target");

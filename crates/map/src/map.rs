@@ -16,11 +16,11 @@ use relativist_rcu::{Guard, is_reading, read};
 use crate::builder::Builder;
 use crate::bulk::{Drain, ExtractIf};
 use crate::iter::{Iter, Keys, Values};
-use crate::node::Node;
-use crate::policy::Policy;
-use crate::raw::{self, AllocError, Link};
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::Policy;
+use relativist_table::Stats;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, AllocError, Link};
 
 /// A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
 ///
@@ -108,15 +108,13 @@ use crate::stats::Stats;
 /// | iteration step | wait-free | the same on average: a few chains at a time are prefetched |
 /// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
-/// | rename | waits for readers, other renames and resizes | a removal and an insertion |
 /// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
 ///
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
 /// buckets (up to 64 after many have been removed). An empty map takes 256 bytes: 232 in two
 /// allocations, and 24 of its own with the default hasher. It starts no thread. The first resize
-/// and the first rename allocate what they need. A map of some hundred buckets, or one that several
-/// threads update at the same time, counts its entries in 128 bytes per thread (at most 64 threads
-/// have their own).
+/// allocates what it needs. A map of some hundred buckets, or one that several threads update at the
+/// same time, counts its entries in 128 bytes per thread (at most 64 threads have their own).
 ///
 /// # Keys
 ///
@@ -124,8 +122,7 @@ use crate::stats::Stats;
 /// integers and byte arrays, takes a few loads, from memory that the lookup has fetched with the
 /// link anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost one more cache miss, and a
 /// call of a comparison that does not know the length at compile time (Mosberger, "Map Library
-/// Design Notes", 1996, section 3; `benches/key_size.rs`). Where one key is looked up many times in
-/// a row, [`Pinned::cached`] saves hashing it.
+/// Design Notes", 1996, section 3; `benches/key_size.rs`).
 ///
 /// # Bounds
 ///
@@ -152,10 +149,9 @@ use crate::stats::Stats;
 ///
 /// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
 /// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
-/// iterations take no locks, so they work in the child. An update, a resize or a rename in the
-/// child may wait for ever, unless the parent had only one thread when it forked. (Resizing an
-/// automatic map starts a second thread.) A child that needs more than lookups should call `exec`
-/// first.
+/// iterations take no locks, so they work in the child. An update or a resize in the child may wait
+/// for ever, unless the parent had only one thread when it forked. (Resizing an automatic map starts
+/// a second thread.) A child that needs more than lookups should call `exec` first.
 ///
 /// A global allocator must not update maps: updates allocate, partly under locks.
 ///
@@ -250,32 +246,6 @@ impl<K, V> HashMap<K, V> {
     /// Returns a [`Builder`], which has more options.
     pub fn builder() -> Builder {
         Builder::new()
-    }
-
-    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
-    /// leaves enough memory for their entries. The map keeps that size until it is resized by hand.
-    ///
-    /// This is how the Linux kernel sizes its hash tables at boot, from the memory that a cache may
-    /// use (Lever, "Linux Kernel Hash Table Behavior", ALS 2000, section 3). As that paper advises,
-    /// there are fewer buckets than memory would allow: when the budget is used up, a bucket has
-    /// between 1/2 and slightly more than 1 entry on average.
-    ///
-    /// The budget covers the buckets, and the entries with their keys and values. Subtract from
-    /// `bytes` what keys and values own on the heap, and the overhead of the allocator. The map
-    /// does not enforce the budget: the caller has to stop inserting.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
-    ///
-    /// ```
-    /// use relativist::HashMap;
-    /// // 32 bytes for an entry, 16 for the two buckets that go with it.
-    /// let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 10);
-    /// assert_eq!(map.buckets(), 2048);
-    /// ```
-    pub fn with_capacity_for_memory(bytes: usize) -> Self {
-        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

@@ -12,9 +12,9 @@ use relativist_rcu::{Guard, is_reading, read, without_waiting};
 use crate::flat::{FlatMap, FlatSet, Relocatable};
 use crate::map::HashMap;
 use crate::map::Pinned;
-use crate::node::Node;
-use crate::raw::{self, Table};
 use crate::set::{HashSet, PinnedSet};
+use relativist_table::node::Node;
+use relativist_table::{self as raw, Table};
 
 /// A parallel iterator over the entries of a map; returned by `pinned.par_iter()`.
 ///

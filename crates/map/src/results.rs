@@ -44,9 +44,8 @@ impl<K, V> fmt::Display for ExhaustedError<K, V> {
 
 impl<K, V> std::error::Error for ExhaustedError<K, V> {}
 
-/// The result of [`HashMap::compute`](crate::HashMap::compute),
-/// [`FlatMap::compute`](crate::FlatMap::compute) and [`Cache::compute`](crate::Cache::compute): the
-/// value before and after.
+/// The result of [`HashMap::compute`](crate::HashMap::compute) and
+/// [`FlatMap::compute`](crate::FlatMap::compute): the value before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'g, V> {
     /// The value that was replaced or removed; `None` if the key was absent.

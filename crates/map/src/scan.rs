@@ -3,7 +3,7 @@
 use relativist_rcu::Guard;
 
 use crate::map::HashMap;
-use crate::node::Node;
+use relativist_table::node::Node;
 
 impl<K, V, S> HashMap<K, V, S> {
     /// Performs one piece of an iteration: visits about `n` entries from `cursor` on, and returns
@@ -16,9 +16,8 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// *What is seen:* an entry that is in the map from the first call to the last is visited
     /// exactly once, however much the map is resized and updated, during the calls or between them.
-    /// One that is inserted or removed during the scan may be visited or not. One that is
-    /// [renamed](HashMap::rename) may be visited under either of its keys, both, or none. Entries
-    /// come in the order of their mixed hashes, which is the same for any size.
+    /// One that is inserted or removed during the scan may be visited or not. Entries come in the
+    /// order of their mixed hashes, which is the same for any size.
     ///
     /// *How much:* `n` entries, at least one, and any others that have the same hash as the last of
     /// them; fewer at the end. Each step is wait-free, except for the empty buckets that it passes,

@@ -1,6 +1,6 @@
 //! What empty maps take: memory, and no threads. A program of its own with one test, because it
 //! replaces the global allocator and counts the threads of the process.
-#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+#![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
 

@@ -1,7 +1,7 @@
 //! How much memory a flat map takes while a reader stays in its section, and after that. A program
 //! of its own, because it replaces the global allocator, and because sections delay what other
 //! tests have deferred.
-#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+#![cfg(not(relativist_loom))]
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! T5: growth does not wait for readers. In a process of its own, because read sections delay
 //! deferred functions of the whole process.
-#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+#![cfg(not(relativist_loom))]
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -1,7 +1,7 @@
 //! T9, and R9 of `relativist_rcu::design`: if the kernel refuses `membarrier` to a thread, the
 //! process aborts with a message. A panic would unwind out of a resize, and the next resize would
 //! lose keys.
-#![cfg(all(target_os = "linux", not(relativist_loom), not(relativist_shuttle)))]
+#![cfg(all(target_os = "linux", not(relativist_loom)))]
 
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

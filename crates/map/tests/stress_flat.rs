@@ -1,7 +1,7 @@
 //! Threads that do everything at once with a flat map, under continuous resizing. Also run under
 //! the sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 
@@ -9,8 +9,6 @@ use relativist_testing as _;
 mod alongside;
 #[path = "support/hashing.rs"]
 mod hashing;
-#[path = "support/random.rs"]
-mod random;
 #[path = "support/stress.rs"]
 mod stress;
 #[path = "support/tracked.rs"]

@@ -1,6 +1,6 @@
 //! T9: the background resizer survives panics on its thread. In a process of its own, because there
 //! is one resizer per process.
-#![cfg(not(any(relativist_loom, relativist_shuttle)))]
+#![cfg(not(relativist_loom))]
 
 use std::cell::RefCell;
 use std::panic::panic_any;

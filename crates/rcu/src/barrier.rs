@@ -20,12 +20,12 @@
 //! call.)
 
 use crate::domain::domain;
-use crate::hint::cold_path;
-use crate::sync::atomic::{
+use relativist_core::hint::cold_path;
+use relativist_core::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
     fence,
 };
-use crate::sync::compiler_fence;
+use relativist_core::sync::compiler_fence;
 
 /// The barrier that orders readers and writers. It is chosen once per process, at first use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub(crate) fn light(fenced: bool) {
         cold_path();
         // Pairs with the fence in `heavy`.
         // litmus: entry-fence, slot-unseen, stripe-unseen, cut-unused, array-replaced
-        // litmus: rename-moves, rename-waits
+        // litmus: key-move-left, key-move-landed
         fence(SeqCst);
     } else {
         // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
@@ -123,7 +123,7 @@ pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
         // litmus: entry-fence, ticket-fence, stripe-unseen, cut-unused, array-replaced
-        // litmus: rename-moves, rename-waits
+        // litmus: key-move-left, key-move-landed
         fence(SeqCst);
     } else {
         // Pairs with the compiler fence in `light`. The fences around the call keep the compiler

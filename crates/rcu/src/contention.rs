@@ -174,7 +174,7 @@ mod counting {
     use std::time::Duration;
 
     use super::{Counts, Site};
-    use crate::sync::statistics::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+    use relativist_core::sync::statistics::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
     /// A place in the list of sites, which goes through the sites. So it takes no memory to list
     /// one: an update that reports exhaustion may be the first to take a lock.

@@ -43,7 +43,7 @@ mod variable {
 
     use super::SlotPointer;
     use crate::registry::unregistered;
-    use crate::sync::local;
+    use relativist_core::sync::local;
 
     local! {
         /// Has no destructor, so a thread can read it at any time until it ends.

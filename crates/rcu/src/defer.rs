@@ -3,21 +3,24 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use crate::current::own_slot;
 use crate::domain::domain;
 use crate::guard::{Guard, is_reading, read};
-use crate::hint::cold_path;
-use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue};
+use crate::queue::{BATCH, BATCH_BYTES, Deferred, Queue, everything, slice};
 use crate::registry::Slot;
-use crate::sync::{Backoff, local};
 use crate::worker;
+use relativist_core::hint::cold_path;
+use relativist_core::sync::{Backoff, local};
 
 /// The maximum number of deferred functions of one thread that may wait for their grace period. A
 /// thread that has deferred more waits, when it leaves its outermost read section, until enough
 /// have run.
 ///
-/// The queue takes 24 bytes for each. After a long reader has left, one thread may have to run this
-/// number of functions at once.
+/// The queue takes 24 bytes for each. After a long reader has left, a thread runs at most 4096 of
+/// its functions each time it has deferred 1024 more, and the background thread runs the others.
+///
+/// Functions that a [`Domain`](crate::Domain) runs may defer others here. These count towards the
+/// bound of the thread that runs them. As long as it is reached, the thread runs no functions of
+/// such domains.
 pub const MAX_DEFERRED: usize = 256 * 1024;
 
 /// The maximum number of bytes of deferred objects of one thread that may wait for their grace
@@ -224,7 +227,8 @@ local! {
     static UNBOUNDED: Cell<usize> = Cell::new(0);
 }
 
-/// Waits until everything that any thread deferred before this call has run.
+/// Waits until everything that any thread deferred before this call has run. Does not wait for what
+/// is deferred later, even if other threads run that all the time.
 ///
 /// Blocks. Runs deferred functions on this thread as well.
 ///
@@ -246,7 +250,7 @@ pub fn barrier() {
     for (queue, end) in ends {
         let mut backoff = Backoff::new();
         while !queue.is_drained_to(end) {
-            queue.drain(domain(), &marked);
+            queue.drain(domain(), &marked, everything);
             assert!(
                 !is_reading(),
                 "a deferred function has left a read section open on this thread, for which relativist_rcu::barrier would wait for ever"
@@ -261,31 +265,43 @@ pub fn barrier() {
 pub(crate) fn reclaim(slot: &Slot) {
     // A deferred function has called this by deferring another one. The outer call continues the
     // work.
-    let Some(marked) = Reclaiming::mark() else { return };
-    slot.queue.drain(domain(), &marked);
+    let Some(marked) = Reclaiming::mark() else { return Reclaiming::set_due() };
     let mut backoff = Backoff::new();
-    while over_bounds(&slot.queue) && UNBOUNDED.with(Cell::get) == 0 {
+    loop {
+        let has_run = slot.queue.drain(domain(), &marked, slice());
         // A deferred function may have left a section open on this thread. The thread would then
         // wait for itself.
-        if slot.is_reading() {
+        if !over_bounds(&slot.queue) || is_unbounded() || slot.is_reading() {
             break;
         }
-        backoff.wait();
-        slot.queue.drain(domain(), &marked);
+        if !has_run {
+            backoff.wait();
+        }
     }
     slot.queue.set_due();
 }
 
-/// Runs those of the calling thread's deferred functions that are due if there is at least a batch,
-/// and the thread is not in a section. Does not wait for readers.
-pub(crate) fn drain_own(marked: &Reclaiming) {
+/// Returns whether the calling thread may run functions of a private domain, which may defer others
+/// in the domain of the process: not if the thread would have to wait there (R5). Before that runs
+/// those of its functions there that are due, if there is at least a batch. Does not wait.
+pub(crate) fn make_room(marked: &Reclaiming) -> bool {
+    marked.clear_due();
     // Models of loom never defer a batch, and each load makes them longer.
-    if cfg!(relativist_loom) {
-        return;
+    if cfg!(relativist_loom) || is_reading() {
+        return true;
     }
-    if let Some(slot) = own_slot().filter(|slot| !slot.is_reading() && slot.queue.pending().0 >= BATCH) {
-        slot.queue.drain(domain(), marked);
+    // If the thread is exiting, it has a slot only while it is in a section.
+    let slot = read().slot();
+    let (count, bytes) = slot.queue.pending();
+    if count >= BATCH || bytes >= BATCH_BYTES {
+        slot.queue.drain(domain(), marked, slice());
     }
+    !over_bounds(&slot.queue) || is_unbounded()
+}
+
+/// Returns whether the calling thread is in [`without_waiting`].
+fn is_unbounded() -> bool {
+    UNBOUNDED.with(Cell::get) > 0
 }
 
 /// Returns whether the owner has to wait. It checks again only after one batch, and must not exceed
@@ -302,21 +318,51 @@ fn over_bounds(queue: &Queue) -> bool {
 pub(crate) struct Reclaiming;
 
 local! {
-    /// Whether this thread has the mark. Has no destructor, so a thread can use it at any time
-    /// until it ends.
-    static MARKED: Cell<bool> = Cell::new(false);
+    /// Has no destructor, so a thread can use it at any time until it ends.
+    static MARK: Cell<Mark> = Cell::new(Mark::None);
+}
+
+/// Whether a thread has the mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    None,
+    Set,
+    /// It has the mark, and has deferred a batch since it was asked last.
+    SetAndDue,
 }
 
 impl Reclaiming {
     /// Returns `None` if the calling thread already has the mark.
     pub(crate) fn mark() -> Option<Self> {
         // Created only if this call has set the mark, because dropping it removes the mark.
-        (!MARKED.with(|marked| marked.replace(true))).then(|| Self)
+        MARK.with(|mark| {
+            (mark.get() == Mark::None).then(|| {
+                mark.set(Mark::Set);
+                Self
+            })
+        })
+    }
+
+    /// Called when the calling thread, which has the mark, has deferred a batch in the domain of
+    /// the process outside of sections.
+    fn set_due() {
+        MARK.with(|mark| mark.set(Mark::SetAndDue));
+    }
+
+    /// Returns whether the functions that this thread runs have deferred a batch in the domain of
+    /// the process, since `clear_due`.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        MARK.with(Cell::get) == Mark::SetAndDue
+    }
+
+    fn clear_due(&self) {
+        MARK.with(|mark| mark.set(Mark::Set));
     }
 }
 
 impl Drop for Reclaiming {
     fn drop(&mut self) {
-        MARKED.with(|marked| marked.set(false));
+        MARK.with(|mark| mark.set(Mark::None));
     }
 }

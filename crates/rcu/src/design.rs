@@ -85,6 +85,13 @@
 //! bounded only by what was deferred since the oldest open section began (D4). The caller decides
 //! what to do then.
 //!
+//! A thread that runs functions of a private domain must not wait for readers of the process
+//! either, although these functions may defer others there, without end: it may be the thread, or
+//! hold a section of the private domain, for which such a reader waits. But its backlog in the
+//! domain of the process must stay within the bound. So it stops running functions when that
+//! backlog is full (R5). Thus a backlog behind a reader of the process grows where its owner can
+//! see it, in the private domain.
+//!
 //! # Types
 //!
 //! The table lists which types can be sent to other threads or shared with them, and their variance
@@ -116,8 +123,13 @@
 //!   one.
 //! * **R5 The backlog is bounded.** Outside of read sections no thread has more than
 //!   [`MAX_DEFERRED`](crate::MAX_DEFERRED) functions or
-//!   [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. (Deferred
-//!   functions that themselves defer are exempt: they cannot wait for their own end.)
+//!   [`MAX_DEFERRED_BYTES`](crate::MAX_DEFERRED_BYTES) pending: it waits instead. It also runs no
+//!   functions of private domains then, which may defer more here: they stay pending in their
+//!   domain (D4). Functions that are deferred here and themselves defer are exempt, because they
+//!   cannot wait for their own end; none of them runs while a reader stays. What the drop of a
+//!   private domain defers is exempt, too. When a reader has left, no operation runs the whole
+//!   backlog of its thread: a thread runs at most 4096 functions at a time unless it is over its
+//!   bound, and the background thread runs the others.
 //! * **R6 No silent self-deadlock.** Waiting inside a read section panics. (If a deferred function
 //!   has left a section open on the thread, the thread does not wait for R5's bound.)
 //! * **R7 Threads come and go.** A thread registers at first use and leaves at exit; slots are
@@ -137,7 +149,8 @@
 //!   calls RCU again, as soon as readers permit. A background thread ensures this. If the system
 //!   refuses to start it, deferred functions wait until some thread calls
 //!   [`barrier`](crate::barrier()) or defers something, which also tries again to start the
-//!   background thread.
+//!   background thread. A barrier returns when all functions have returned that were deferred
+//!   before it, however many are deferred and run meanwhile.
 //! * **R11 Allocators.** A global allocator may use all of RCU that does not wait. It may also
 //!   defer: RCU's own allocations for a thread and for its queue may call RCU again, without
 //!   endless recursion. (A global allocator must not update maps: they allocate under locks.)
@@ -148,14 +161,17 @@
 //!   threads their guards begin, are, and end. Ending one is wait-free. So is beginning one, except
 //!   that it may allocate.
 //! * **D2 Domains are independent.** A section, a wait or a backlog of one domain delays nothing in
-//!   another one, nor in the domain of the process.
+//!   another one, nor in the domain of the process. A reader of the process delays a function of a
+//!   private domain only on threads whose backlog in the domain of the process is full (R5).
 //! * **D3 Deferred functions run on the threads that use the domain.** They run after a grace
 //!   period, when a thread has deferred a batch (1024 functions or 1 MiB), reclaims, calls
-//!   [`barrier`](crate::Domain::barrier), or drops the domain. A batch also runs functions that
-//!   other threads have left. No thread outside of the domain ever runs one.
+//!   [`barrier`](crate::Domain::barrier), or drops the domain. A batch runs at most 4096 functions,
+//!   among them those that other threads have left. No thread outside of the domain ever runs one.
+//!   A barrier returns when all functions have returned that were deferred before it, as in R10.
 //! * **D4 Nothing waits without being asked.** Entering, leaving, deferring, reclaiming and
 //!   dropping wait for no reader. Each thread has at most a few batches pending, plus what was
-//!   deferred since the oldest open section began.
+//!   deferred since the oldest open section began, and what is left of that later: each further
+//!   batch makes it smaller. [`pending`](crate::Domain::pending) counts all of it.
 //! * **D5 Dropping a domain runs all its functions,** on the thread that drops it.
 //! * **D6 Leaks are sound.** A leaked guard keeps its section open until the domain is dropped. A
 //!   leaked domain runs no more functions.

@@ -3,11 +3,11 @@
 use crate::barrier::{Barrier, choose, heavy};
 use crate::contention::Site;
 use crate::registry::Registry;
-use crate::sync::atomic::{
+use relativist_core::sync::atomic::{
     AtomicBool, AtomicU64, Ordering,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{Cell, const_fn, global};
+use relativist_core::sync::{Cell, const_fn, global};
 
 global! {
     /// The domain of the process.

@@ -2,7 +2,7 @@
 
 use crate::domain::domain;
 use crate::guard::is_reading;
-use crate::sync::Backoff;
+use relativist_core::sync::Backoff;
 
 /// Waits until every read section that was running when the call was made has ended: one grace
 /// period.

@@ -8,11 +8,11 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use crate::barrier::light;
 use crate::current::{clear_current_slot, current_slot, own_slot, set_current_slot};
 use crate::domain::domain;
-use crate::hint::cold_path;
 use crate::registry::{Slot, unregistered};
 use crate::stripes::Recent;
-use crate::sync::atomic::Ordering::{Relaxed, Release};
-use crate::sync::local;
+use relativist_core::hint::cold_path;
+use relativist_core::sync::atomic::Ordering::{Relaxed, Release};
+use relativist_core::sync::local;
 
 local! {
     /// Gives the slot back at thread exit.
@@ -204,7 +204,6 @@ fn leave(slot: &'static Slot) {
         // Release: pairs with the Acquire in `Domain::try_complete`: the section's reads happen
         // before the end of the grace period.
         // litmus: leave, completed, membarrier-before-use, membarrier-after-leave, cut-left
-        // litmus: occupancy-opened
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();

@@ -108,8 +108,6 @@ use relativist_testing as _;
 struct Readme;
 
 mod barrier;
-// Not part of the interface: shared with the other crates.
-#[doc(hidden)]
 pub mod clock;
 pub mod contention;
 mod current;
@@ -119,21 +117,11 @@ mod domain;
 mod fork;
 mod grace;
 mod guard;
-/// Not part of the interface: shared with the other crates.
-#[doc(hidden)]
-pub mod hint;
-/// Not part of the interface: shared with the other crates.
-#[doc(hidden)]
-pub mod prefetch;
 mod private;
 mod published;
 mod queue;
 mod registry;
 mod stripes;
-mod sync;
-/// Not part of the interface: shared with the other crates.
-#[doc(hidden)]
-pub mod unwind;
 mod worker;
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -4,14 +4,14 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 
 use crate::barrier::light;
-use crate::defer::{Reclaiming, drain_own, raw_call, raw_free, without_waiting};
+use crate::defer::{Reclaiming, make_room, raw_call, raw_free, without_waiting};
 use crate::domain::{GracePeriods, domain};
 use crate::guard::read;
-use crate::hint::cold_path;
-use crate::queue::{Deferred, Queue};
-use crate::stripes::{self, GuardSlot, Recent, Stripe, Stripes};
-use crate::sync::Backoff;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::queue::{Deferred, Queue, SLICE};
+use crate::stripes::{self, GuardSlot, Quota, Recent, Stripe, Stripes};
+use relativist_core::hint::cold_path;
+use relativist_core::sync::Backoff;
+use relativist_core::sync::atomic::Ordering::Relaxed;
 
 /// A private domain: an RCU of its own, with its own readers, grace periods and deferred functions.
 ///
@@ -61,9 +61,18 @@ use crate::sync::atomic::Ordering::Relaxed;
 ///   [`Domain::reclaim`] and [`Domain::barrier`], and when the domain is dropped. Leaving a section
 ///   runs none, so it is wait-free.
 /// * **Nothing waits unless it is asked to,** so the backlog is not bounded by
-///   [`MAX_DEFERRED`](crate::MAX_DEFERRED). Besides what was deferred since the oldest open section
-///   began, each thread has at most a few batches pending. (A batch is 1024 functions
-///   or 1 MiB.) A caller that wants a bound looks at [`Domain::pending`].
+///   [`MAX_DEFERRED`](crate::MAX_DEFERRED). If no section stays open, each thread has at most a few
+///   batches pending. (A batch is 1024 functions or 1 MiB.) A section that stays open adds all that
+///   is deferred meanwhile. [`Domain::pending`] counts it: a caller that wants a bound slows down
+///   when the number is too large. When the section has ended, the backlog is run in slices, at
+///   most 4096 functions for each batch that is deferred; [`Domain::reclaim`] runs all at once.
+/// * **Functions that defer in the domain of the process** ([`defer()`](crate::defer()) and others)
+///   are bounded there: what they defer counts towards [`MAX_DEFERRED`](crate::MAX_DEFERRED) of the
+///   thread that runs them. A thread that has reached this bound, because a reader of the process
+///   stays, runs no functions of private domains. It does not wait: they stay pending in their
+///   domain, and [`Domain::pending`] counts them. Only [`Domain::barrier`] waits. A thread that is
+///   itself in a section of the process, or in [`without_waiting`](crate::without_waiting), runs
+///   them nevertheless, and so does the drop of the domain.
 /// * **Fork.** The child of a `fork` must not use a private domain that another thread of the
 ///   parent may have been using: sections of other threads stay open there, and so may locks.
 ///
@@ -192,11 +201,11 @@ impl Domain {
     /// Calls `function` after a grace period of this domain, on a thread that defers functions,
     /// reclaims them, or drops the domain.
     ///
-    /// Never waits for readers. Each time a thread has deferred 1024 functions or 1 MiB, it runs
-    /// those functions of this domain that are due, unless it is inside a deferred function or
-    /// [`without_reclaiming`](crate::without_reclaiming). So a deferred function must not take a
-    /// lock that a thread holds while it defers. It must not block for long. The panic hook reports
-    /// a panic in it; the panic does not reach the caller of this function.
+    /// Never waits for readers. Each time a thread has deferred 1024 functions or 1 MiB, it runs up
+    /// to 4096 of the functions of this domain that are due, unless it is inside a deferred
+    /// function or [`without_reclaiming`](crate::without_reclaiming). So a deferred function must
+    /// not take a lock that a thread holds while it defers. It must not block for long. The panic
+    /// hook reports a panic in it; the panic does not reach the caller of this function.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -255,13 +264,15 @@ impl Domain {
         let is_due = stripes::push(stripe, Deferred { data, bytes, reclaim });
         drop(registered);
         if is_due {
-            self.reclaim_due(Some(stripe));
+            self.reclaim_due(Some(stripe), SLICE);
         }
     }
 
     /// Runs the deferred functions that are due, without waiting for readers, and returns the
     /// number of those that are left. Returns at once inside a deferred function and in
-    /// [`without_reclaiming`](crate::without_reclaiming).
+    /// [`without_reclaiming`](crate::without_reclaiming), and when the thread has reached its bound
+    /// in the domain of the process (see
+    /// [above](Domain#differences-from-the-domain-of-the-process)).
     ///
     /// Functions that were deferred since the last call become due in the next one, even if there
     /// is no reader. To run them all, call this repeatedly, and let other tasks or threads run in
@@ -273,17 +284,22 @@ impl Domain {
     /// while domain.reclaim() > 0 {}
     /// ```
     pub fn reclaim(&self) -> u64 {
-        self.reclaim_due(None);
+        // Not more, so that a function that defers another one does not make this endless.
+        self.reclaim_due(None, self.pending());
         self.pending()
     }
 
+    /// Runs up to this number of functions.
     #[cold]
-    fn reclaim_due(&self, own: Option<&Stripe>) {
-        if let Some(marked) = Reclaiming::mark() {
-            stripes::reclaim(&self.state, own, &marked);
-            // The functions may have deferred others in the domain of the process, which do not run
-            // as long as the thread is marked.
-            drain_own(&marked);
+    fn reclaim_due(&self, own: Option<&Stripe>, functions: u64) {
+        let Some(marked) = Reclaiming::mark() else { return };
+        let mut quota = Quota::new(functions, &marked);
+        let mut goes_on = true;
+        // The functions may defer others in the domain of the process. Those do not run as long as
+        // the thread is marked, except in `make_room`.
+        while make_room(&marked) && goes_on {
+            stripes::reclaim(&self.state, own, &mut quota);
+            goes_on = quota.is_suspended();
         }
     }
 
@@ -294,10 +310,11 @@ impl Domain {
     }
 
     /// Waits until everything that any thread has deferred in this domain before this call has run.
-    /// Runs deferred functions on this thread as well.
+    /// Does not wait for what is deferred later. Runs deferred functions on this thread as well.
     ///
     /// Blocks. **Waits for ever if the caller itself has a guard of this domain,** or if one was
-    /// leaked.
+    /// leaked. If the functions defer others in the domain of the process, and a reader stays
+    /// there, waits for that reader when the thread has reached its bound.
     ///
     /// # Panics
     ///
@@ -312,8 +329,10 @@ impl Domain {
         for (queue, end) in ends {
             let mut backoff = Backoff::new();
             while !queue.is_drained_to(end) {
-                queue.drain(&self.state, &marked);
-                backoff.wait();
+                let may_run = make_room(&marked);
+                if !(may_run && queue.drain(&self.state, &marked, || !marked.is_due())) {
+                    backoff.wait();
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use crate::defer::defer_free;
 use crate::guard::Guard;
-use crate::sync::atomic::{
+use relativist_core::sync::atomic::{
     AtomicPtr,
     Ordering::{AcqRel, Acquire},
 };

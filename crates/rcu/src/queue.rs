@@ -16,13 +16,13 @@ use crate::contention::Site;
 use crate::current::thread_token;
 use crate::defer::Reclaiming;
 use crate::domain::{GracePeriods, Readers};
-use crate::prefetch::prefetch_for_write;
-use crate::sync::atomic::{
+use relativist_core::prefetch::prefetch_for_write;
+use relativist_core::sync::atomic::{
     AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release, SeqCst},
 };
-use crate::sync::{Cell, UnsafeCell, compiler_fence, const_fn};
-use crate::unwind::contain;
+use relativist_core::sync::{Cell, UnsafeCell, compiler_fence, const_fn};
+use relativist_core::unwind::contain;
 
 /// A function to call after a grace period.
 pub(crate) struct Deferred {
@@ -49,6 +49,25 @@ impl Deferred {
 /// the cache.
 pub(crate) const BATCH: u64 = 1024;
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
+
+/// The number of entries that a thread runs at a time when it reclaims on the side, while it defers
+/// or leaves a section. It is a multiple of a batch, so that a backlog shrinks although each batch
+/// that is deferred adds to it. It bounds the time of the operation.
+pub(crate) const SLICE: u64 = 4 * BATCH;
+
+/// Returns a function for [`Queue::drain`] that lets it run a slice.
+pub(crate) fn slice() -> impl FnMut() -> bool {
+    let mut left = SLICE;
+    move || {
+        left -= 1;
+        left > 0
+    }
+}
+
+/// A function for [`Queue::drain`] that lets it run all that is due.
+pub(crate) fn everything() -> bool {
+    true
+}
 
 /// The number of entries ahead of the current one at which objects are prefetched. An object to be
 /// reclaimed may no longer be in the cache.
@@ -104,6 +123,10 @@ pub(crate) struct Queue {
     /// Entries and bytes ever taken; written by the consumer.
     popped: AtomicU64,
     popped_bytes: AtomicUsize,
+    /// The number of entries whose functions have returned; written by the consumer. Differs from
+    /// `popped` while a function runs. Entries are counted in `popped` before they run, so that the
+    /// child of a fork that comes while one runs does not run it again.
+    returned: AtomicU64,
     /// The consumer's lock: [`Queue::FREE`], or the thread that holds it.
     consumer: AtomicUsize,
     /// Used by the consumer only.
@@ -132,6 +155,7 @@ impl Queue {
                 head: AtomicPtr::new(null_mut()),
                 popped: AtomicU64::new(0),
                 popped_bytes: AtomicUsize::new(0),
+                returned: AtomicU64::new(0),
                 consumer: AtomicUsize::new(Self::FREE),
                 sealed: Cell::new(Sealed { end: 0, ticket: 0 }),
                 seen: Cell::new(0),
@@ -238,7 +262,7 @@ impl Queue {
         // Relaxed, both: heuristics.
         let has_urgent = || self.popped.load(Relaxed) < self.urgent.load(Relaxed);
         if has_urgent() {
-            self.drain(domain, marked);
+            self.drain(domain, marked, everything);
         }
         has_urgent()
     }
@@ -263,29 +287,43 @@ impl Queue {
         self.pushed.load(Acquire)
     }
 
-    /// Returns whether the functions of all entries before `end` have returned.
+    /// Returns whether the functions of all entries before `end` have returned. Does not need the
+    /// lock, which a consumer may hold most of the time, while it runs later entries.
     pub(crate) fn is_drained_to(&self, end: u64) -> bool {
-        // Relaxed: taking the lock orders it, and shows that no drainer is still running an entry.
-        self.try_lock().is_some_and(|_consumer| self.popped.load(Relaxed) >= end)
+        // Acquire: pairs with the Release in `run_next`: what the functions of the counted entries
+        // did happens before what the caller does next. Entries run in the order of their numbers.
+        // The consumer that stored the count has run the last of them, and has run those before
+        // it, or has taken the lock after the consumer that did.
+        // litmus: queue-drained
+        self.returned.load(Acquire) >= end
     }
 
-    /// Runs the entries whose grace period has passed, and drives grace periods. Returns at once if
-    /// another thread drains the queue.
-    pub(crate) fn drain(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) {
-        if let Some(consumer) = self.try_lock() {
-            consumer.drain(domain);
-        }
+    /// Runs the entries whose grace period has passed, and drives grace periods. `goes_on` is
+    /// called after each entry: if it returns false, the others are left. Returns whether any
+    /// entries have run: none if another thread drains the queue.
+    pub(crate) fn drain(
+        &self,
+        domain: &GracePeriods<impl Readers>,
+        _marked: &Reclaiming,
+        goes_on: impl FnMut() -> bool,
+    ) -> bool {
+        self.try_lock().is_some_and(|consumer| consumer.drain(domain, goes_on))
     }
 
     /// Like [`Queue::drain`], but skips a queue whose oldest entry is newer than the last call: its
     /// owner is active and will drain it, with warmer caches. Returns whether any entries are left.
-    pub(crate) fn drain_if_stale(&self, domain: &GracePeriods<impl Readers>, _marked: &Reclaiming) -> bool {
+    pub(crate) fn drain_if_stale(
+        &self,
+        domain: &GracePeriods<impl Readers>,
+        _marked: &Reclaiming,
+        goes_on: impl FnMut() -> bool,
+    ) -> bool {
         let Some(consumer) = self.try_lock() else {
             return true;
         };
         // Relaxed: only the holder of the lock writes `popped`.
         if self.popped.load(Relaxed) < self.seen.get() {
-            consumer.drain(domain);
+            consumer.drain(domain, goes_on);
         }
         self.seen.set(self.end());
         self.popped.load(Relaxed) < self.seen.get()
@@ -304,9 +342,7 @@ impl Queue {
     pub(crate) fn run_all(&mut self) {
         // Needs no lock, because no other thread has a reference to the queue.
         let consumer = ManuallyDrop::new(Consumer(self));
-        while let Some(deferred) = consumer.pop(self.end()) {
-            deferred.run();
-        }
+        while consumer.run_next(self.end()) {}
         // Relaxed: no other thread uses it.
         let last = self.head.swap(null_mut(), Relaxed);
         if !last.is_null() {
@@ -325,8 +361,11 @@ impl Queue {
         if self.consumer.load(Relaxed) == thread_token() {
             return;
         }
+        let popped = self.popped.load(Relaxed);
+        // The function that was running is lost, so it counts as having returned.
+        self.returned.store(popped, Relaxed);
         // `sealed` may be torn. An end that has been reached makes `seal` draw a new ticket.
-        self.sealed.set(Sealed { end: self.popped.load(Relaxed), ticket: 0 });
+        self.sealed.set(Sealed { end: popped, ticket: 0 });
         self.consumer.store(Self::FREE, Relaxed);
     }
 }
@@ -335,19 +374,25 @@ impl Queue {
 struct Consumer<'q>(&'q Queue);
 
 impl Consumer<'_> {
-    fn drain(&self, domain: &GracePeriods<impl Readers>) {
+    /// See [`Queue::drain`].
+    fn drain(&self, domain: &GracePeriods<impl Readers>, mut goes_on: impl FnMut() -> bool) -> bool {
+        let mut has_run = false;
         // The first pass is for the entries sealed before, the second for those pushed since. There
         // is no third, so that a function that defers another one does not make this loop endless.
         for _ in 0..2 {
             let sealed = self.seal(domain);
             // Relaxed: only the holder of the lock writes it.
             if self.0.popped.load(Relaxed) == sealed.end || !Self::may_run(domain, sealed) {
-                return;
+                break;
             }
-            while let Some(deferred) = self.pop(sealed.end) {
-                deferred.run();
+            while self.run_next(sealed.end) {
+                has_run = true;
+                if !goes_on() {
+                    return true;
+                }
             }
         }
+        has_run
     }
 
     fn may_run(domain: &GracePeriods<impl Readers>, sealed: Sealed) -> bool {
@@ -364,6 +409,18 @@ impl Consumer<'_> {
             self.0.sealed.set(Sealed { end, ticket: domain.ticket() });
         }
         self.0.sealed.get()
+    }
+
+    /// Takes the next entry before `end`, and runs its function. Returns false if there is none.
+    fn run_next(&self, end: u64) -> bool {
+        let Some(deferred) = self.pop(end) else { return false };
+        deferred.run();
+        // Relaxed: only the holder of the lock writes it.
+        let popped = self.0.popped.load(Relaxed);
+        // Release: pairs with the Acquire in `is_drained_to`.
+        // litmus: queue-drained
+        self.0.returned.store(popped, Release);
+        true
     }
 
     fn pop(&self, end: u64) -> Option<Deferred> {

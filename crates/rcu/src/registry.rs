@@ -9,11 +9,11 @@ use std::ptr::null_mut;
 
 use crate::domain::Readers;
 use crate::queue::Queue;
-use crate::sync::atomic::{
+use relativist_core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{Cell, const_fn, global};
+use relativist_core::sync::{Cell, const_fn, global};
 
 /// The state of a thread that is visible to threads that wait for readers. Padded to two cache
 /// lines, because processors fetch lines in pairs.

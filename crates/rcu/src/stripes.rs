@@ -16,11 +16,11 @@ use std::ptr::{NonNull, null, null_mut};
 use crate::defer::Reclaiming;
 use crate::domain::{GracePeriods, Readers};
 use crate::queue::{Deferred, Queue};
-use crate::sync::atomic::{
+use relativist_core::sync::atomic::{
     AtomicPtr, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
-use crate::sync::{self, global, local};
+use relativist_core::sync::{self, global, local};
 
 /// The number on entry of the section whose guard has the slot, or [`FREE`].
 pub(crate) struct GuardSlot(AtomicU64);
@@ -369,13 +369,45 @@ pub(crate) fn push(stripe: &Stripe, deferred: Deferred) -> bool {
 }
 
 /// Runs what is due: first of the stripe, if one is given, then of threads that have not reclaimed
-/// themselves since the last call.
-pub(crate) fn reclaim(domain: &GracePeriods<Stripes>, own: Option<&Stripe>, marked: &Reclaiming) {
+/// themselves since the last call. Stops when the quota is used up.
+pub(crate) fn reclaim(domain: &GracePeriods<Stripes>, own: Option<&Stripe>, quota: &mut Quota<'_>) {
+    let marked = quota.marked;
     if let Some(stripe) = own {
-        stripe.queue.drain(domain, marked);
+        stripe.queue.drain(domain, marked, || quota.count());
     }
     for stripe in domain.registry.iter().filter(|stripe| stripe.queue.pending().0 > 0) {
-        stripe.queue.drain_if_stale(domain, marked);
+        if quota.is_used_up() {
+            return;
+        }
+        stripe.queue.drain_if_stale(domain, marked, || quota.count());
+    }
+}
+
+/// What a thread may run of the functions of a private domain: a number of them, and no more after
+/// these have deferred a batch in the domain of the process.
+pub(crate) struct Quota<'m> {
+    left: u64,
+    marked: &'m Reclaiming,
+}
+
+impl<'m> Quota<'m> {
+    pub(crate) fn new(functions: u64, marked: &'m Reclaiming) -> Self {
+        Self { left: functions, marked }
+    }
+
+    /// Counts a function that has run. Returns whether another one may.
+    fn count(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        !self.is_used_up()
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.left == 0 || self.marked.is_due()
+    }
+
+    /// Returns whether the thread goes on when it has room in the domain of the process again.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.left > 0 && self.marked.is_due()
     }
 }
 

@@ -20,11 +20,11 @@ pub(crate) use background::reset_in_child;
 mod presence {
     use crate::barrier::{heavy, light};
     use crate::domain::domain;
-    use crate::sync::atomic::{
+    use relativist_core::sync::atomic::{
         AtomicBool,
         Ordering::{Relaxed, SeqCst},
     };
-    use crate::sync::const_fn;
+    use relativist_core::sync::const_fn;
 
     /// Whether there is a worker. A worker that leaves must not miss a push whose producer still
     /// relies on it.
@@ -95,6 +95,7 @@ mod background {
     use crate::defer::Reclaiming;
     use crate::domain::domain;
     use crate::guard::{is_reading, read};
+    use crate::queue::everything;
 
     /// The interval between two passes of the worker. It runs functions that have been pending for
     /// one to two intervals, if readers permit.
@@ -209,7 +210,10 @@ mod background {
 
     /// Drains all queues, and returns whether any entries are left in them.
     fn sweep(marked: &Reclaiming) -> bool {
-        domain().registry.iter().fold(false, |left, slot| slot.queue.drain_if_stale(domain(), marked) | left)
+        domain()
+            .registry
+            .iter()
+            .fold(false, |left, slot| slot.queue.drain_if_stale(domain(), marked, everything) | left)
     }
 
     fn is_work_left() -> bool {

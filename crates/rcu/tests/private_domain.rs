@@ -116,6 +116,38 @@ fn deferring_reclaims() {
     }
 }
 
+/// D3: a backlog that a reader leaves behind is run in slices, so that no operation takes long.
+/// Each batch that is deferred makes it smaller.
+#[test]
+fn a_backlog_is_run_in_slices() {
+    const SLICE: usize = 4096;
+    const BACKLOG: usize = 100 * 1024;
+    let domain = Domain::new();
+    let count = Arc::new(AtomicUsize::new(0));
+    let guard = domain.read();
+    (0..BACKLOG).for_each(|_| domain.defer(counting(&count)));
+    drop(guard);
+    for _ in 0..BACKLOG {
+        let before = count.load(Relaxed);
+        domain.defer(counting(&count));
+        let run = count.load(Relaxed) - before;
+        assert!(run <= SLICE, "{run} at once");
+    }
+    assert!(domain.pending() <= 4 * 1024, "{} are left", domain.pending());
+}
+
+/// D3: `reclaim`, which was asked to, runs a backlog at once.
+#[test]
+fn reclaiming_runs_the_whole_backlog() {
+    let domain = Domain::new();
+    let count = Arc::new(AtomicUsize::new(0));
+    let guard = domain.read();
+    (0..MAX_DEFERRED).for_each(|_| domain.defer(counting(&count)));
+    drop(guard);
+    let most = (0..3).map(|_| domain.reclaim()).min();
+    assert_eq!((most, count.load(Relaxed)), (Some(0), MAX_DEFERRED));
+}
+
 /// D4: nothing waits for a reader that stays, however much is deferred.
 #[test]
 fn a_reader_that_stays_blocks_no_thread() {

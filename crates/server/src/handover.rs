@@ -25,23 +25,20 @@
 //!
 //! * No connection is refused: the listening sockets stay open all the time. Connections that come
 //!   while no process accepts wait in the kernel's queue.
-//! * No item is lost that was stored before: while the items are read, the [`Gate`] stops all
-//!   threads that execute requests. A request that was not executed gets no reply: its client finds
-//!   the connection closed.
+//! * No item is lost that was stored before: while the items are read, the
+//!   [gate](crate::process::gate) stops all threads that execute requests. A request that was not
+//!   executed gets no reply: its client finds the connection closed.
 //! * Until the server has sent GO, it continues as if nothing had happened when the successor dies,
 //!   fails, or is silent for longer than [`PATIENCE`](wire::PATIENCE), or after BEGIN than
 //!   [`SHORT_PATIENCE`](wire::SHORT_PATIENCE). After GO the successor has all it needs. A successor
 //!   that does not get GO ends.
 
-mod gate;
 mod offer;
 mod take_over;
 mod wire;
 
-pub(crate) use gate::Gate;
 pub(crate) use offer::HandOver;
-pub(crate) use take_over::{Inherited, Predecessor};
-pub(crate) use wire::Passed;
+pub(crate) use take_over::Predecessor;
 
 /// From the successor: it has done all that can fail, and wants the items.
 const BEGIN: u8 = b'B';

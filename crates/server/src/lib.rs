@@ -31,6 +31,7 @@
 #[cfg(test)]
 use relativist_testing as _;
 
+mod admin;
 #[cfg(test)]
 #[allow(dead_code, reason = "whole servers need more of it")]
 #[path = "../tests/support/certificates.rs"]
@@ -50,7 +51,7 @@ mod snapshot;
 mod tenants;
 
 pub use error::StartError;
-pub use net::Stopper;
 pub use options::{CommandLine, Options};
+pub use process::stopper::Stopper;
 pub use reload::Reloader;
-pub use server::{Ended, Saver, Server};
+pub use server::{Ended, Saver, Server, signals};

@@ -4,9 +4,9 @@
 use relativistd::observability::log;
 use relativistd::process::allocator::map_large_blocks;
 use relativistd::process::daemon::{PidFile, Readiness, Side, daemonize};
-use relativistd::process::signals::HeldSignals;
-use relativistd::process::{signals, systemd};
-use relativistd::{CommandLine, Ended, Server, StartError, options};
+use relativistd::process::systemd;
+use relativistd::signals::HeldSignals;
+use relativistd::{CommandLine, Ended, Server, StartError, options, signals};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 

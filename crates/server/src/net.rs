@@ -31,7 +31,6 @@ mod uring;
 mod worker;
 
 pub(crate) use acceptor::Acceptor;
-pub use acceptor::Stopper;
 pub(crate) use listener::{
     Bound, Listener, adopt, bind_clients, bind_tcp, bind_unix, check_host, port_file, write_port_file,
 };

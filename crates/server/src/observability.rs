@@ -1,6 +1,6 @@
-//! What operators see: the log, statistics, latencies, and the HTTP server with metrics.
+//! What operators see: the log, statistics, latencies, and the most used keys.
 
-pub(crate) mod admin;
+pub mod counter;
 pub mod hot_keys;
 pub mod latency;
 pub mod log;

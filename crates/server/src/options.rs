@@ -10,15 +10,17 @@ mod command_line;
 mod config;
 mod extended;
 mod generate;
+mod live;
 mod memory;
 mod ssl;
 
-pub use address::{Address, Host};
+pub use address::{Address, Binding, Host};
 pub use command_line::CommandLine;
-pub(crate) use command_line::problem;
+pub(crate) use config::problem;
 pub use extended::{Extended, Ignored};
-pub use generate::Generated;
+pub use live::LiveOptions;
 pub(crate) use memory::MAX_MEBIBYTES;
+use memory::MEBIBYTE;
 pub use memory::MemoryLimit;
 pub use ssl::{ClientCertificate, Security, Ssl};
 
@@ -26,7 +28,6 @@ use crate::observability::hot_keys::Mode;
 use crate::observability::log::Format;
 use clap::error::ErrorKind;
 use clap::{ArgAction, Parser, ValueEnum};
-use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
@@ -37,7 +38,6 @@ pub const PROTOCOL_VERSION: &str = "1.6.45";
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (speaks the protocol of memcached 1.6.45)");
 
 const DEFAULT_PORT: u16 = 11211;
-const MEBIBYTE: usize = 1 << 20;
 /// The smallest default limit on the buffers of all connections, however small `-m` is.
 const MIN_BUFFER_BYTES: usize = 64 * MEBIBYTE;
 
@@ -46,11 +46,12 @@ const MIN_BUFFER_BYTES: usize = 64 * MEBIBYTE;
 const ITEM_OVERHEAD_OF_MEMCACHED: usize = 59;
 
 /// A storage engine.
+#[cfg(feature = "global-lock")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum EngineKind {
     /// Lookups take no lock
     Relativistic,
-    /// One mutex around the whole engine, for comparison
+    /// One mutex around the whole engine
     GlobalLock,
 }
 
@@ -63,6 +64,19 @@ pub enum IoKind {
     Uring,
     /// epoll
     Epoll,
+}
+
+/// A file that is generated from the definition of the options.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Generated {
+    /// The page of the manual, for man(1).
+    Man,
+    /// Completions for bash.
+    Bash,
+    /// Completions for zsh.
+    Zsh,
+    /// Completions for fish.
+    Fish,
 }
 
 /// A memcached server whose storage engine is a relativistic hash table: lookups take no lock while
@@ -113,10 +127,6 @@ pub struct Options {
     /// Refuse new items when memory is full, instead of evicting old ones
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
-
-    /// Storage engine
-    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic)]
-    pub engine: EngineKind,
 
     /// How workers read and write sockets
     #[arg(long, value_name = "IO", value_enum, default_value_t = IoKind::Auto)]
@@ -277,6 +287,11 @@ pub struct Options {
     #[arg(long, hide = true)]
     pub debug_time: bool,
 
+    /// Storage engine, for comparisons
+    #[cfg(feature = "global-lock")]
+    #[arg(long, value_name = "ENGINE", value_enum, default_value_t = EngineKind::Relativistic, hide = true)]
+    pub engine: EngineKind,
+
     /// Whether the process runs only this server, so that it may enter the sandbox
     /// ([`Extended::drop_privileges`]). The program sets this. A process with other tasks, such as
     /// a test, must not: the sandbox would confine the thread that binds the server.
@@ -331,39 +346,7 @@ file with the users for -S.
 Signals: SIGTERM and SIGUSR1 stop the server after --drain, SIGINT stops it at once, SIGHUP reloads
 --config and the files that it names, SIGUSR2 writes the snapshot (-e).";
 
-/// Which protocols a connection may speak.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
-pub enum Binding {
-    /// Detect the protocol by the first byte of the connection
-    #[default]
-    Auto,
-    /// Text protocol
-    Ascii,
-    /// Binary protocol
-    Binary,
-}
-
-impl Binding {
-    /// Its name in `stats settings`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Binding::Auto => "auto-negotiate",
-            Binding::Ascii => "ascii",
-            Binding::Binary => "binary",
-        }
-    }
-}
-
 impl Options {
-    /// Parses a command line, program name first, and the file that its `--config` names.
-    ///
-    /// # Errors
-    /// A message of clap if an option or the file is invalid. Requests for help or version are
-    /// errors with kinds of their own.
-    pub fn parse_from_args<T: Into<OsString>>(args: impl IntoIterator<Item = T>) -> Result<Options, clap::Error> {
-        CommandLine::parse(args, PathBuf::new()).map(|line| line.options)
-    }
-
     /// Whether clients must log in.
     pub fn requires_login(&self) -> bool {
         self.auth_file.is_some() || self.enable_sasl

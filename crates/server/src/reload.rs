@@ -14,27 +14,7 @@ use crate::options::{CommandLine, Options, problem};
 use crate::process::resources;
 use crate::security::auth::Users;
 use crate::tenants::Plan;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-
-/// The options in force: those of the start, with the changes of reloads since.
-#[derive(Debug)]
-pub struct LiveOptions(RwLock<Arc<Options>>);
-
-impl LiveOptions {
-    /// The options of the start.
-    pub fn new(options: Options) -> LiveOptions {
-        LiveOptions(RwLock::new(Arc::new(options)))
-    }
-
-    /// The options in force. This takes a lock, so it is not for every request.
-    pub fn get(&self) -> Arc<Options> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn set(&self, options: Options) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
-    }
-}
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Reloads the options of a server.
 pub struct Reloader {
@@ -130,7 +110,7 @@ fn apply(shared: &SharedState, before: &Options, after: Options) {
         shared.log.set_verbosity(after.verbose);
     }
     if after.conn_limit > before.conn_limit {
-        resources::allow_connections(&after, &shared.log);
+        resources::allow_connections(after.conn_limit, after.threads, &shared.log);
     }
     shared.connection_limit.set_limit(after.conn_limit as usize);
     shared.buffer_limit.set_limit(after.buffer_bytes());

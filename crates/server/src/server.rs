@@ -12,25 +12,30 @@
 //! 4. [`Server`]: its ports listen.
 
 mod background;
+pub mod signals;
 mod sockets;
 
+use crate::admin::{Admin, AdminHandle};
 use crate::error::StartError;
 use crate::execute::{SessionRegistry, SharedState, Tenants, Tuning};
-use crate::handover::{Gate, HandOver, Passed, Predecessor};
+use crate::handover::{HandOver, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
-use crate::net::{Acceptor, Io, Listener, Stopper, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
-use crate::observability::admin::{Admin, AdminHandle};
+use crate::net::{Acceptor, Io, Listener, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::log::{Level, Log, notice};
-use crate::options::{CommandLine, Options};
+use crate::options::{CommandLine, LiveOptions, Options};
+use crate::process::files::folder;
+use crate::process::gate::Gate;
+use crate::process::inherited::Passed;
+use crate::process::stopper::Stopper;
 use crate::process::{daemon, memory, resources};
-use crate::reload::{LiveOptions, Reloader};
+use crate::reload::Reloader;
 use crate::security::auth::Users;
 use crate::security::privileges;
 use crate::security::sandbox;
 use crate::security::tls::Tls;
 use crate::snapshot::record::{SnapshotRecord, Written};
-use crate::snapshot::{Occasion, Restored, Snapshot, folder};
+use crate::snapshot::{Occasion, Restored, Snapshot};
 use crate::tenants::{Caches, Plan};
 use background::Background;
 use mio::net::UdpSocket;
@@ -150,19 +155,26 @@ impl<'o> Privileged<'o> {
         options.memory_limit.explanation().iter().for_each(|line| notice(line));
         // A file of options that is read again may have `auto`.
         memory::lowest_bound();
-        resources::allow_connections(options, &log);
+        resources::allow_connections(options.conn_limit, options.threads, &log);
         // Root may be the only user that can read the key.
         let tls = Tls::new(options, &log)?;
         let (predecessor, inherited) = Predecessor::meet(options)?;
         let sockets = Sockets::bind(options, inherited, &log)?;
-        resources::raise_limits(options)?;
+        if options.enable_coredumps {
+            resources::allow_core_files()?;
+        }
+        if options.lock_memory {
+            resources::raise_lock_limit();
+        }
         Ok(Privileged { options, log, tls, sockets, predecessor })
     }
 
     fn drop_privileges(self) -> Result<Unprivileged<'o>, StartError> {
         let Privileged { options, log, tls, mut sockets, predecessor } = self;
         privileges::drop_privileges(options, &log)?;
-        resources::lock_memory(options, &log);
+        if options.lock_memory {
+            resources::lock_memory(&log);
+        }
         sockets.bind_paths(options)?;
         if sockets.listeners.is_empty() && sockets.udp.is_empty() {
             log.write(Level::Warning, format_args!("no client can connect: -p 0 without -s or -U"));
@@ -175,11 +187,14 @@ impl<'o> Privileged<'o> {
         let (users, snapshot, port_file) = (users(options, &log)?, snapshot(options)?, port_file());
         let plan = plan(options, users.as_ref())?;
         if options.owns_process {
-            daemon::leave_folder(options, &log);
+            // With `-r` a daemon stays in its folder, because core files are written there.
+            if options.daemon && !options.enable_coredumps {
+                daemon::leave_folder(&log);
+            }
             // Must come before other threads start, because these would not be confined.
             let certificates = tls.iter().flat_map(|_| options.extended.ssl.files());
             let files = users.iter().map(Users::file).chain(certificates).chain(options.config.as_deref());
-            sandbox::enter(options, io, files, port_file.as_deref(), &log);
+            sandbox::enter(options, io != Io::Epoll, files, port_file.as_deref(), &log);
         }
         Ok(Unprivileged { options, log, tls, sockets, predecessor, offered, io, users, plan, snapshot, port_file })
     }

@@ -21,6 +21,7 @@ mod moment;
 pub(crate) mod record;
 
 use crate::observability::log::{Level, Log};
+use crate::process::files::folder;
 use crate::tenants::Caches;
 pub(crate) use format::Occasion;
 use format::{Refusal, Summary};
@@ -164,11 +165,6 @@ pub(crate) fn receive<'c>(
 #[must_use]
 pub struct Restored {
     is_file_used: bool,
-}
-
-/// The folder of the file at `path`, which need not exist.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Atomically replaces the file at `path` by what `write` writes.

@@ -1,4 +1,4 @@
-//! The cache: commands on items in a [`relativist::raw::Table`].
+//! The cache: commands on items in a [`relativist_table::Table`].
 //!
 //! **Lookups** run inside a read section. They take no lock. They write shared memory only to mark
 //! an item that was not visited since the eviction last examined it, and once a minute to record
@@ -21,9 +21,23 @@
 //!
 //! Expired and flushed items are unlinked by the first command that finds them, or when their block
 //! is swept (see `eviction::sweep`).
+//!
+//! Each file imports only this one and files above it:
+//!
+//! | File | Holds |
+//! |---|---|
+//! | `api`, `arithmetic` | what commands take and return; the arithmetic of `incr` and `decr` |
+//! | `hash` | the hash of keys |
+//! | `hooks`, `global_lock` | code of tests, and one lock around all commands; with features only |
+//! | `change` | the step under the lock of a key's bucket |
+//! | `lookup` | commands that read |
+//! | `update` | commands that change an item |
+//! | `operations` | the commands of the classic protocol, made of these |
 
 mod api;
 mod arithmetic;
+mod change;
+#[cfg(feature = "global-lock")]
 mod global_lock;
 mod hash;
 #[cfg(feature = "test-hooks")]
@@ -42,16 +56,15 @@ use crate::clock::Clock;
 use crate::eviction::item_store::ItemStore;
 use crate::eviction::observer::EvictionObserver;
 use crate::expiry::Expiry;
-use crate::item::hit::{Hit, Lookup};
 use crate::item::key::HashedKey;
-use crate::item::new::New;
-use crate::memory::allocator::OutOfMemory;
+use crate::memory::request::OutOfMemory;
 use crate::policy::EvictFor;
 use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};
+#[cfg(feature = "global-lock")]
 use global_lock::GlobalLock;
 use hash::{KeyHasher, random};
-use relativist::raw::Hash;
+use relativist_table::Hash;
 use std::sync::Arc;
 
 /// The numbers of a server begin at a random number below this. So CAS values that clients remember
@@ -77,7 +90,7 @@ const SAMPLED_AT_ONCE: usize = 16;
 /// means never, numbers up to 30 days are relative, larger ones are Unix times, and negative ones
 /// are in the past.
 pub struct Cache {
-    /// If there is one, every command holds it.
+    #[cfg(feature = "global-lock")]
     global_lock: Option<GlobalLock>,
     #[cfg(feature = "test-hooks")]
     hooks: Option<Arc<dyn Hooks>>,
@@ -99,6 +112,7 @@ impl Cache {
     pub fn new(clock: Arc<Clock>, limit: usize, max_item: usize) -> Result<Cache, OutOfMemory> {
         let created = clock.now();
         Ok(Cache {
+            #[cfg(feature = "global-lock")]
             global_lock: None,
             #[cfg(feature = "test-hooks")]
             hooks: None,
@@ -108,11 +122,6 @@ impl Cache {
             created,
             max_item,
         })
-    }
-
-    /// Flushes everything at `second`, which may be beyond the range of `exptime`.
-    pub fn flush_at(&self, second: u32) {
-        self.store.flush.at(second);
     }
 
     /// The same cache, with CAS values that begin at random. Call this before anything is stored.
@@ -158,12 +167,6 @@ impl Cache {
         Cache { sizing: Sizing::new(threads, self.now(), self.observed(0, 0)), ..self }
     }
 
-    /// The same cache, in which only one thread at a time runs a command, for comparisons.
-    #[must_use]
-    pub fn with_global_lock(self) -> Cache {
-        Cache { global_lock: Some(GlobalLock::default()), ..self }
-    }
-
     /// The same cache, which runs the `hooks` of a test between its steps.
     #[cfg(feature = "test-hooks")]
     #[must_use]
@@ -182,101 +185,24 @@ impl Cache {
         self.store.clock.now()
     }
 
-    /// Looks up `key`. If there is an item, passes it to `visit`, in the state before this access.
-    /// The item then counts as fetched.
-    pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        let lookup = match &self.global_lock {
-            None => self.get_inner(key, visit),
-            Some(lock) => lock.run(|| self.get_inner(key, visit)),
-        };
-        #[cfg(feature = "test-hooks")]
-        self.hooks.iter().for_each(|hooks| hooks.after_get(self, key));
-        lookup
-    }
-
-    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
-    /// each with the key's index and the item, or the reason why there is none. Ends when `visit`
-    /// returns false, or after [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys. Returns the number
-    /// of keys looked up.
-    pub fn get_many(&self, keys: &[&[u8]], visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
-        match &self.global_lock {
-            None => self.get_many_inner(keys, visit),
-            Some(lock) => lock.run(|| self.get_many_inner(keys, visit)),
-        }
-    }
-
-    /// Prefetches the memory that commands on these keys will read, for at most
-    /// [`MAX_BATCH_KEYS`](crate::MAX_BATCH_KEYS) keys, so that their cache misses overlap. Changes
-    /// nothing, and takes no lock.
-    pub fn prefetch(&self, keys: &[&[u8]]) {
-        self.prefetch_keys(keys, &relativist_rcu::read());
-    }
-
-    /// Looks up `key`. If there is an item, passes it to `visit`. Does not count as an access.
-    pub fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
-        match &self.global_lock {
-            None => self.peek_inner(key, visit),
-            Some(lock) => lock.run(|| self.peek_inner(key, visit)),
-        }
-    }
-
-    /// Stores `new` if `permit`, which is passed the present item, allows it; then passes the new
-    /// item to `visit`. The new item is written before the key is locked.
-    ///
-    /// # Errors
-    /// When there is no room. `permit` was not called then.
-    pub fn put<R>(
-        &self,
-        key: &[u8],
-        new: &New<'_>,
-        permit: impl FnOnce(Present<'_>) -> (bool, R),
-        show: impl FnOnce(Hit<'_>),
-    ) -> Result<R, OutOfMemory> {
-        match &self.global_lock {
-            None => self.put_inner(key, new, permit, show),
-            Some(lock) => lock.run(|| self.put_inner(key, new, permit, show)),
-        }
-    }
-
-    /// Passes the item under `key` to `decide`, makes the change that it returns, and then passes
-    /// the resulting item, if there is one, to `show`. If the change is a
-    /// [mark](crate::Change::Mark), that item has the marks and the idle time that it had just
-    /// before the change. They may differ from those that `decide` saw, because lookups take no
-    /// lock. The key is locked while `decide` runs, so it must not call the cache. It may be called
-    /// again; only its last answer counts.
-    ///
-    /// # Errors
-    /// When there is no room for the new item, or for the first expiry of an item. Nothing was
-    /// changed then.
-    pub fn update<'a, R>(
-        &self,
-        key: &[u8],
-        decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
-        show: impl FnOnce(Hit<'_>),
-    ) -> Result<R, OutOfMemory> {
-        match &self.global_lock {
-            None => self.update_inner(key, decide, show),
-            Some(lock) => lock.run(|| self.update_inner(key, decide, show)),
-        }
-    }
-
-    /// Passes some items to `visit`, and returns the cursor to continue from; none when all items
-    /// were passed. Begin with cursor 0. An item that exists from the first call to the last is
-    /// passed once.
-    pub fn scan(&self, cursor: u64, visit: impl FnMut(Hit<'_>)) -> Option<u64> {
-        match &self.global_lock {
-            None => self.scan_inner(cursor, visit),
-            Some(lock) => lock.run(|| self.scan_inner(cursor, visit)),
-        }
-    }
-
     /// Drops everything stored before `exptime`. Zero, negative and past times mean now. A new
     /// flush replaces one that is still pending. A time before the cache was created drops nothing.
     pub fn flush(&self, exptime: i32) {
-        match &self.global_lock {
-            None => self.flush_inner(exptime),
-            Some(lock) => lock.run(|| self.flush_inner(exptime)),
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
+        let now = self.store.begin();
+        match Expiry::from_protocol(exptime, now).to_bits() {
+            second if second > now => self.store.flush.at(second),
+            second if exptime > 0 && second < self.created => self.store.flush.cancel(),
+            // Also for a time between the start and now: items do not record when they were stored.
+            // A cache may drop too much, but must drop everything that it was asked to.
+            _ => self.store.flush.now(&self.store.allocator.last_number),
         }
+    }
+
+    /// Flushes everything at `second`, which may be beyond the range of `exptime`.
+    pub fn flush_at(&self, second: u32) {
+        self.store.flush.at(second);
     }
 
     /// The state that a copy of this cache must have, besides the items.
@@ -299,7 +225,7 @@ impl Cache {
     }
 
     /// Frees expired items, and what exceeds the limit. Call it about once a second, from a thread
-    /// that may wait for others. Takes no global lock, so commands continue meanwhile.
+    /// that may wait for others.
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
         // Usually there is one at most; there are many after the limit has shrunk.
@@ -397,16 +323,5 @@ impl Cache {
             cursor = self.sample_buckets(&mut stats, from);
         }
         stats
-    }
-
-    fn flush_inner(&self, exptime: i32) {
-        let now = self.store.begin();
-        match Expiry::from_protocol(exptime, now).to_bits() {
-            second if second > now => self.store.flush.at(second),
-            second if exptime > 0 && second < self.created => self.store.flush.cancel(),
-            // Also for a time between the start and now: items do not record when they were stored.
-            // A cache may drop too much, but must drop everything that it was asked to.
-            _ => self.store.flush.now(&self.store.allocator.last_number),
-        }
     }
 }

@@ -91,24 +91,23 @@ pub use clock::{Clock, Ticker};
 pub use eviction::observer::EvictionObserver;
 pub use expiry::Expiry;
 pub use item::hit::{Hit, Lookup};
-pub use item::layout::{ITEM_OVERHEAD, MAX_KEY};
+pub use item::large_value::{ReservedValue, ValueRef};
+pub use item::layout::{ITEM_OVERHEAD, ItemShape, MAX_KEY};
 pub use item::new::{New, Value};
-pub use item::reserved::{ItemShape, ReservedValue};
 pub use item::status::Marks;
-pub use item::value_ref::{ValueRef, ValueSource};
-pub use memory::allocator::OutOfMemory;
 pub use memory::block_ref::LARGE_VALUE;
-pub use relativist::Stats as TableStats;
+pub use memory::request::OutOfMemory;
 #[doc(inline)]
-pub use relativist::eviction as policy;
+pub use relativist_core::eviction as policy;
+pub use relativist_table::Stats as TableStats;
 pub use usage::{Ages, MemoryUse, Sequence, SweepStats, Usage};
 
 /// The maximum number of keys that [`Cache::get_many`] looks up at a time.
-pub const MAX_BATCH_KEYS: usize = relativist::raw::Table::BATCH;
+pub const MAX_BATCH_KEYS: usize = relativist_table::Table::BATCH;
 
 /// The largest limit that a [`Cache`] can use: 128 GiB. Links reach 256 GiB, and the unused ends of
 /// blocks take some of that. A cache that runs out of addresses evicts, whatever its limit.
-pub const MAX_LIMIT: usize = relativist::raw::CompactLink::RANGE / 2;
+pub const MAX_LIMIT: usize = relativist_table::CompactLink::RANGE / 2;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

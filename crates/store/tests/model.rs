@@ -81,6 +81,7 @@ fn without_eviction() {
 }
 
 #[test]
+#[cfg(feature = "global-lock")]
 fn global_lock() {
     run(3, true, Cache::with_global_lock);
 }

@@ -1,6 +1,7 @@
 //! What the tests of all crates share: [`alone`] runs a test in a process of its own, a
 //! [`watchdog`] ends test programs that hang, and [`poll`] and [`wait_until`] wait for what must
-//! happen, at most for [`patience`]. [`auto_traits`] checks which types are `Send` and `Sync`.
+//! happen, at most for [`patience`]. `Run` runs another program. [`auto_traits`] checks which types
+//! are `Send` and `Sync`. [`random`] has numbers that look random and are the same in every run.
 //!
 //! The watchdog is linked into each test program by `use relativist_testing as _;`, or by any other
 //! use of this crate.
@@ -11,9 +12,14 @@
 mod alone;
 mod auto_traits;
 mod patience;
+pub mod random;
+#[cfg(target_os = "linux")]
+mod run;
 #[cfg(target_os = "linux")]
 pub mod watchdog;
 
 pub use alone::{alone, own_program};
 pub use auto_traits::{OnlySend, OnlySync};
 pub use patience::{patience, poll, wait_until};
+#[cfg(target_os = "linux")]
+pub use run::{Run, send};

@@ -10,8 +10,8 @@ use super::map::FlatMap;
 use super::put::PutNew;
 use super::relocate::Relocatable;
 use super::segment::{Entry, Segment};
-use crate::raw;
 use crate::results::ExhaustedError;
+use relativist_table as raw;
 
 /// The number of lookups or insertions that are prefetched together.
 pub(super) const BATCH: usize = 16;

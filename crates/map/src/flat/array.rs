@@ -6,15 +6,15 @@ use std::ptr::{NonNull, null_mut};
 use std::slice;
 use std::sync::PoisonError;
 
-use relativist_rcu::prefetch::prefetch;
+use relativist_core::prefetch::prefetch;
 use relativist_rcu::{defer_raw, reclaim_soon};
 
 use super::resize::MAX_SHRINK;
 use super::segment::{Link, Place, Segment};
 use super::word::{Tag, Word};
-use crate::memory;
-use crate::raw::{AllocError, Hash};
-use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
+use relativist_core::memory;
+use relativist_core::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Mutex, Relaxed, Release};
+use relativist_table::{AllocError, Hash};
 
 /// The footer of an array, which comes after its segments in memory.
 ///

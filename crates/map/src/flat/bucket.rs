@@ -25,10 +25,10 @@ use super::chain::Chain;
 use super::segment::{EntryBits, Link, Place, Segment};
 use super::table::Table;
 use super::word::{Slots, Tag, Word};
-use crate::raw::Hash;
-use crate::reentrancy;
+use relativist_core::reentrancy;
 #[cfg(not(relativist_loom))]
-use crate::sleepers::Sleepers;
+use relativist_core::sleepers::Sleepers;
+use relativist_table::Hash;
 
 /// The locks of buckets.
 static BUCKET: Site = Site::new("flat_bucket");
@@ -144,7 +144,7 @@ fn wake_waiters<K, V>(first: &Segment<K, V>) {
 
 #[cfg(relativist_loom)]
 fn wait<K, V>(_: &Segment<K, V>, _: &mut u32) {
-    crate::sync::yield_now();
+    relativist_core::sync::yield_now();
 }
 
 #[cfg(relativist_loom)]

@@ -7,8 +7,8 @@ use super::map::FlatMap;
 use super::relocate::Relocatable;
 use super::set::FlatSet;
 use super::table::Table;
-use crate::builder::{BuildError, Options, Room, implement_builder};
-use crate::policy::{Policy, Resizing};
+use crate::builder::{BuildError, Options, implement_builder};
+use relativist_table::{Policy, Resizing};
 
 /// Creates a [`FlatMap`] or a [`FlatSet`] with options.
 ///
@@ -48,9 +48,7 @@ impl<S> Builder<S> {
     pub fn build<K: Relocatable, V: Relocatable>(self) -> Result<FlatMap<K, V, S>, BuildError> {
         let Self { mut options, hasher } = self;
         options.load_factor.get_or_insert(Policy::FLAT_LOADS);
-        // At the highest load a third of the buckets have a second segment.
-        let bucket_bytes = Table::<K, V, S>::BYTES_PER_SEGMENT * 4 / 3;
-        let (buckets, policy) = options.buckets_and_policy(bucket_bytes, 0, Policy::smallest_for)?;
+        let (buckets, policy) = options.buckets_and_policy(Policy::smallest_for)?;
         Ok(FlatMap::of(Table::new(buckets, policy, hasher)?))
     }
 

@@ -8,16 +8,16 @@ use std::mem;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use relativist_core::hint::cold_path;
 use relativist_rcu::Guard;
-use relativist_rcu::hint::cold_path;
 
 use super::array::Array;
 use super::map::FlatMap;
 use super::segment::{Entry, Place, Segment};
 use super::table::Table;
 use super::word::{Slots, Word};
-use crate::raw;
-use crate::sync::yield_now;
+use relativist_core::sync::yield_now;
+use relativist_table as raw;
 
 /// Iterations prefetch the later segments of buckets this number ahead: enough for the memory to
 /// arrive in time. The processor itself prefetches first segments, which follow each other.

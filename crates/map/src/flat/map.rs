@@ -16,10 +16,10 @@ use super::relocate::Relocatable;
 use super::resize::bits_for;
 use super::table::Table;
 use crate::map::{define_pinned, implement_map};
-use crate::policy::Policy;
-use crate::raw::AllocError;
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::AllocError;
+use relativist_table::Policy;
+use relativist_table::Stats;
 
 /// A concurrent hash map that stores entries inside its buckets. Lookups are wait-free, even while
 /// the map grows or shrinks.
@@ -145,33 +145,6 @@ impl<K, V> FlatMap<K, V> {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
     }
 
-    /// Creates an empty map for a memory budget of `bytes`: with the largest number of buckets that
-    /// fit at three entries per bucket, when a third of the buckets have overflowed. The map keeps
-    /// that size until it is resized by hand.
-    ///
-    /// The budget covers the buckets with their entries. Subtract from `bytes` what keys and values
-    /// own on the heap, and the entries that wait for reclamation. The map does not enforce the
-    /// budget: the caller has to stop inserting. See also
-    /// [`HashMap::with_capacity_for_memory`](crate::HashMap::with_capacity_for_memory).
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated; [`Builder::memory`] returns an error instead.
-    ///
-    /// ```
-    /// use relativist::FlatMap;
-    /// // 64 bytes for a bucket of three entries, and as much again for every third bucket.
-    /// let map: FlatMap<u64, u64> = FlatMap::with_capacity_for_memory(128 << 10);
-    /// assert_eq!(map.buckets(), 1024);
-    /// ```
-    pub fn with_capacity_for_memory(bytes: usize) -> Self
-    where
-        K: Relocatable,
-        V: Relocatable,
-    {
-        Builder::new().memory(bytes).build().unwrap_or_else(|error| panic!("{error}"))
-    }
-
     /// Returns a [`Builder`], which has more options.
     pub fn builder() -> Builder {
         Builder::new()
@@ -182,7 +155,7 @@ impl<K, V, S> FlatMap<K, V, S> {
     /// Creates an empty map of two buckets that hashes with `hasher`.
     ///
     /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
-    /// ([`raw::Hash`](struct@crate::raw::Hash)).
+    /// ([`raw::Hash`](struct@relativist_table::Hash)).
     pub fn with_hasher(hasher: S) -> Self
     where
         K: Relocatable,
@@ -303,7 +276,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
         let wanted = bits_for(buckets);
         let may_wait = !is_reading();
         if !may_wait && wanted < bits_for(self.buckets()) {
-            crate::raw::assert_outside_sections("shrinking");
+            relativist_table::assert_outside_sections("shrinking");
         }
         self.table.resize_now(|bits| Some(wanted).filter(|&wanted| may_wait || wanted > bits))
     }
@@ -345,7 +318,7 @@ impl<K: Hash, V, S: BuildHasher> FlatMap<K, V, S> {
     ///
     /// Panics if this thread holds a guard or a pinned handle, even if the map is small enough.
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        crate::raw::assert_outside_sections("shrinking");
+        relativist_table::assert_outside_sections("shrinking");
         let wanted = self.policy().smallest_for(self.len());
         self.table.resize_now(|bits| Some(bits_for(wanted)).filter(|&wanted| wanted < bits))
     }

@@ -23,7 +23,7 @@
 //! | an update | allocates nothing, unless a bucket overflows or types need to be dropped | an allocation or a deferred free |
 //! | types | [`Relocatable`]: no `Mutex` or atomic in the entry itself | any that are `Send + Sync` |
 //! | addresses of entries | change when the map is resized, and may change when their bucket is updated | stay as long as the entry |
-//! | renaming keys, intrusive use | no | [`rename`](crate::HashMap::rename), [`raw`](crate::raw) |
+//! | intrusive use | no | no, but its table has it: `relativist-table` |
 //!
 //! # Consistency and progress
 //!
@@ -64,7 +64,6 @@ mod array;
 mod bucket;
 mod builder;
 mod bulk;
-mod cached;
 mod chain;
 mod iter;
 mod map;
@@ -81,7 +80,6 @@ mod word;
 
 pub use builder::Builder;
 pub use bulk::{Drain, ExtractIf, Keys, Values};
-pub use cached::Cached;
 pub use iter::{IntoIter, Iter};
 pub use map::{FlatMap, Pinned};
 #[cfg(feature = "rayon")]

@@ -5,7 +5,7 @@ use std::mem::{ManuallyDrop, MaybeUninit, forget};
 use std::ptr;
 use std::sync::Arc;
 
-use relativist_rcu::prefetch::prefetch;
+use relativist_core::prefetch::prefetch;
 use relativist_rcu::{Guard, clock};
 
 use super::bucket::unlock;
@@ -13,8 +13,8 @@ use super::relocate::Relocatable;
 use super::segment::{Entry, EntryBits, Place, Segment};
 use super::table::Table;
 use super::word::Tag;
-use crate::raw;
-use crate::reentrancy;
+use relativist_core::reentrancy;
+use relativist_table as raw;
 
 /// An entry that is about to be put into the table. Unless it is forgotten, it drops the entry.
 ///

@@ -13,9 +13,9 @@ use super::relocate::Relocatable;
 use super::segment::{Entry, EntryBits, Place, Segment};
 use super::table::Table;
 use super::word::{Slots, Tag};
-use crate::raw;
-use crate::reentrancy;
-use crate::sync::{Relaxed, local};
+use relativist_core::reentrancy;
+use relativist_core::sync::{Relaxed, local};
+use relativist_table as raw;
 
 local! {
     /// The number of removals and replacements by this thread, in all tables, since it last drove
@@ -150,7 +150,7 @@ where
             if removed.count >= CLEARED_BATCH || cursor.is_none() {
                 // The table shrinks after the last bucket: until then, a resize would have to move
                 // what this is about to remove.
-                self.count.add(-(removed.count as isize), guard);
+                self.count.add(-(removed.count as isize), || guard.thread_index());
                 removed.count = 0;
                 for place in removed.to_drop.drain(..) {
                     // SAFETY: this thread has just removed it, under the guard.
@@ -230,7 +230,7 @@ impl<K, V, S> Table<K, V, S> {
             // left, because this thread has exclusive access to the table.
             entries.extend(slots.map(|slot| unsafe { Place { segment, slot }.bits().assume_init_read() }));
         });
-        self.count.add(-(entries.len() as isize), &guard);
+        self.count.add(-(entries.len() as isize), || guard.thread_index());
         last.checked_add(1)
     }
 }

@@ -18,7 +18,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, PoisonError, TryLockError, Weak};
 
-use relativist_rcu::unwind::contain;
+use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, clock, read, wait_for_readers, without_reclaiming};
 
 use super::array::{Array, for_each_live};
@@ -29,11 +29,11 @@ use super::relocate::Relocatable;
 use super::segment::{Link, Segment};
 use super::table::Table;
 use super::word::Word;
-use crate::policy::Resizing;
-use crate::raw::{self, AllocError};
-use crate::reentrancy;
-use crate::sync::{AcqRel, MutexGuard, Relaxed, yield_now};
-use crate::worker;
+use relativist_core::reentrancy;
+use relativist_core::sync::{AcqRel, MutexGuard, Relaxed, yield_now};
+use relativist_table::Resizing;
+use relativist_table::worker;
+use relativist_table::{self as raw, AllocError};
 
 /// The maximum number of bits by which a resize shrinks a table. It is small, because a thread
 /// locks all buckets that become one at the same time.
@@ -266,14 +266,14 @@ where
 {
     #[inline(always)]
     pub(super) fn count_inserted(self: &Arc<Self>, guard: &Guard) {
-        if self.count.add(1, guard) {
+        if self.count.add(1, || guard.thread_index()) {
             self.check_size(1, guard);
         }
     }
 
     #[inline(always)]
     pub(super) fn count_removed(self: &Arc<Self>, removed: usize, guard: &Guard) {
-        if self.count.add(-(removed as isize), guard) {
+        if self.count.add(-(removed as isize), || guard.thread_index()) {
             self.check_size(-1, guard);
         }
     }
@@ -293,7 +293,7 @@ where
     }
 
     fn grow_if_needed(self: &Arc<Self>, guard: &Guard) {
-        if self.policy.resizing != Resizing::Automatic {
+        if self.policy.resizing() != Resizing::Automatic {
             return;
         }
         let Some(_resizer) = self.try_lock_resizer() else { return };
@@ -306,7 +306,7 @@ where
 
     pub(super) fn shrink_if_needed(self: &Arc<Self>, guard: &Guard) {
         let bits = self.array(guard).bits();
-        if self.policy.resizing == Resizing::Automatic && self.wanted(bits).is_some_and(|wanted| wanted < bits) {
+        if self.policy.resizing() == Resizing::Automatic && self.wanted(bits).is_some_and(|wanted| wanted < bits) {
             self.ask_worker();
         }
     }

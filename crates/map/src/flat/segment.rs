@@ -12,7 +12,9 @@ use std::sync::Once;
 use relativist_rcu::{Guard, clock, defer_raw};
 
 use super::word::{Tag, Word};
-use crate::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release, UnsafeCell, fence_after_exchange};
+use relativist_core::sync::{
+    AcqRel, Acquire, AtomicBits, AtomicPtr, Relaxed, Release, UnsafeCell, fence_after_exchange,
+};
 
 /// A key and its value.
 pub(crate) struct Entry<K, V> {

@@ -10,11 +10,11 @@ use relativist_rcu::{Guard, active_barrier};
 use super::array::{Array, AtomicArray};
 use super::segment::{Entry, Place, Segment};
 use super::word::Tag;
-use crate::counter::Counter;
-use crate::policy::Policy;
-use crate::raw::{self, AllocError};
-use crate::stats::Stats;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed};
+use relativist_core::counter::Counter;
+use relativist_core::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed};
+use relativist_table::Policy;
+use relativist_table::Stats;
+use relativist_table::{self as raw, AllocError};
 
 /// The state of a map, which it shares with the resize worker.
 pub(crate) struct Table<K, V, S> {
@@ -69,9 +69,6 @@ impl<K, V, S> Table<K, V, S> {
         // before this loads it.
         unsafe { self.array.load() }
     }
-
-    /// The size of a segment in memory.
-    pub(crate) const BYTES_PER_SEGMENT: usize = size_of::<Segment<K, V>>();
 
     pub(crate) fn buckets(&self, guard: &Guard) -> usize {
         self.array(guard).len()
@@ -148,7 +145,7 @@ impl<K, V, S> Table<K, V, S> {
     /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: raw::Hash, guard: &Guard) {
-        relativist_rcu::prefetch::prefetch(ptr::from_ref(self.array(guard).bucket(hash)));
+        relativist_core::prefetch::prefetch(ptr::from_ref(self.array(guard).bucket(hash)));
     }
 }
 

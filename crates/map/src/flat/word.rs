@@ -19,7 +19,7 @@
 
 use relativist_rcu::clock;
 
-use crate::raw::Hash;
+use relativist_table::Hash;
 
 /// Part of a hash, by which lookups skip most entries with other keys. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use relativist_rcu::{DomainGuard, read};
 use super::map::PrivateMap;
 use crate::access::{PutNew, Replaced};
 use crate::fill::Batch;
-use crate::node::Node;
-use crate::raw::{self, Table};
 use crate::results::ExhaustedError;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, Table};
 
 impl<K: Hash + Eq, V, S: BuildHasher> PrivateMap<K, V, S> {
     #[inline(always)]

@@ -13,8 +13,8 @@ use relativist_rcu::{DomainGuard, read};
 use super::map::Pinned;
 use super::map::PrivateMap;
 use crate::iter::{Position, keys_and_values};
-use crate::node::Node;
-use crate::raw::{Link, Table};
+use relativist_table::node::Node;
+use relativist_table::{Link, Table};
 
 /// The number of links in a piece, if hashes are different.
 const PIECE: usize = 128;

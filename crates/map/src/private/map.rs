@@ -10,11 +10,11 @@ use relativist_rcu::{Domain, DomainGuard, is_reading};
 use super::iter::{Drain, ExtractIf, Iter, Keys, Values};
 use crate::builder::Builder;
 use crate::map::{HashMap, implement_map};
-use crate::node::Node;
-use crate::policy::Policy;
-use crate::raw::{self, AllocError, Link};
 use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use crate::stats::Stats;
+use relativist_table::Policy;
+use relativist_table::Stats;
+use relativist_table::node::Node;
+use relativist_table::{self as raw, AllocError, Link};
 
 /// A hash map with a private domain: handles may be held across an `.await`, keys and values may
 /// borrow, and a reader that stays delays no other map.
@@ -29,11 +29,14 @@ use crate::stats::Stats;
 /// most a few times that many entries pending. A handle that stays adds all entries that are
 /// removed meanwhile. **Nothing bounds their number,** because a thread that waited might wait for
 /// its own task. Look at [`PrivateMap::pending`] where you remove entries, and slow down when it is
-/// too large.
+/// too large. It counts all entries whose memory is still needed.
 ///
-/// The memory of dropped entries, without what they owned on the heap, then waits for readers of
-/// the process. Updates of this map do not wait for these either, however long one stays, except
-/// for those that reserve room first (`insert_many`, `extend`, `collect`, `clone`).
+/// When such a handle is dropped, operations drop the entries that waited for it in slices: 4096
+/// for every 1024 that are removed. [`PrivateMap::reclaim`] drops all at once.
+///
+/// A reader of the process, such as a handle of a [`HashMap`], delays none of this, however long it
+/// stays. Nor do updates of this map wait for it, except for those that reserve room first
+/// (`insert_many`, `extend`, `collect`, `clone`).
 ///
 /// # Destructors, and locks that they take
 ///
@@ -159,9 +162,9 @@ impl<K, V, S> PrivateMap<K, V, S> {
     /// moved out before: any thread may call this.
     pub(crate) const DISPOSE: unsafe fn(NonNull<Link>) = Node::<K, V>::free;
 
-    /// `table` disposes of links by [`PrivateMap::DISPOSE`].
+    /// `table` is new, and disposes of links by [`PrivateMap::DISPOSE`].
     pub(crate) fn of(table: raw::Table, hasher: S) -> Self {
-        Self { domain: Domain::new(), map: HashMap::of(table, hasher) }
+        Self { domain: Domain::new(), map: HashMap::of(table.with_links_of_a_domain(), hasher) }
     }
 
     /// Returns an empty map with the same policy, number of buckets and hasher.
@@ -204,8 +207,8 @@ impl<K, V, S> PrivateMap<K, V, S> {
         self.domain.reclaim()
     }
 
-    /// Returns the number of entries that were removed or replaced and not dropped yet. An
-    /// estimate, while other threads use the map.
+    /// Returns the number of entries that were removed or replaced, and whose keys, values and
+    /// memory are still there. An estimate, while other threads use the map.
     pub fn pending(&self) -> u64 {
         self.domain.pending()
     }
@@ -300,6 +303,8 @@ impl<K, V, S> PrivateMap<K, V, S> {
 
     /// Returns statistics about the table. Walks all of it.
     pub fn stats(&self) -> Stats {
+        // Links that are removed meanwhile stay alive.
+        let _guard = self.enter();
         self.map.stats()
     }
 
@@ -322,14 +327,12 @@ impl<K, V, S> PrivateMap<K, V, S> {
         V: Send + Sync,
     {
         let bytes = size_of::<Node<K, V>>();
-        // SAFETY: readers find entries only through handles, which have guards of the domain, and
-        // no handle that is made now finds this one. Threads that run deferred functions of the
-        // domain have a reference to the map, or own it: so its keys and values live, and are
-        // `Send`. In the process's domain, the resizer may still walk over the link, until the node
-        // is freed.
-        unsafe {
-            self.domain.defer_raw(link.cast(), bytes, |link| Node::<K, V>::drop_entry_and_free_later(link.cast()));
-        }
+        // SAFETY: threads find entries and walk over links only while they have a guard of the
+        // domain (`stats`, too), and with a guard that is taken from now on, none gets to this one.
+        // The resizer reads only links in locked chains, so it does not get to it either. Threads
+        // that run deferred functions of the domain have a reference to the map, or own it: so its
+        // keys and values live, and are `Send`.
+        unsafe { self.domain.defer_raw(link.cast(), bytes, |link| Node::<K, V>::dispose(link.cast())) };
         // SAFETY: found in this map.
         unsafe { self.node(link, guard) }
     }
@@ -341,8 +344,8 @@ impl<K, V, S> PrivateMap<K, V, S> {
     #[inline(always)]
     pub(super) unsafe fn node<'g>(&self, link: NonNull<Link>, _guard: &'g DomainGuard<'_>) -> &'g Node<K, V> {
         // SAFETY: all links in the table are in nodes of this type. An entry that is removed is
-        // dropped after the guard, and its node freed even later. Any other entry is dropped with
-        // the map, which the guard borrows.
+        // dropped after the guard. Any other entry is dropped with the map, which the guard
+        // borrows.
         unsafe { Node::of(link) }
     }
 }

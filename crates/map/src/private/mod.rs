@@ -3,7 +3,7 @@
 //!
 //! [`PrivateMap`] is a [`HashMap`](crate::HashMap) whose entries are protected by a
 //! [private domain](relativist_rcu::Domain) of their own instead of the domain of the process. It
-//! has the same operations, except for [`rename`](crate::HashMap::rename). What differs:
+//! has the same operations. What differs:
 //!
 //! | | [`PrivateMap`] | [`HashMap`](crate::HashMap) |
 //! |---|---|---|
@@ -11,7 +11,7 @@
 //! | a reader that stays | delays the reclamation of this map's entries, and nothing else | delays reclamation in the whole process |
 //! | keys and values | any that are `Send + Sync`, with borrows too | must be `'static` |
 //! | removed entries | are dropped by threads that use or drop this map | are dropped on any thread |
-//! | entries that wait | not bounded while a reader stays; see [`PrivateMap::pending`] | bounded: threads wait |
+//! | entries that wait | not bounded while a handle stays; see [`PrivateMap::pending`] | bounded: threads wait |
 //! | methods that take a guard | none: all operations are those of the handle | those of the map |
 //! | a lookup | enters a section of the process in addition | |
 //!
@@ -69,22 +69,22 @@
 //!
 //! A reader of the map is in a section of the map's domain as long as its handle lives. Each
 //! operation also enters a section of the process for the time that it needs to walk the table, and
-//! leaves it before it returns. So memory has two stages:
+//! leaves it before it returns.
 //!
-//! * **Keys and values** are protected by the sections of handles. A removed entry waits for a
-//!   grace period of the map's domain. Then a thread that removes or replaces another entry,
-//!   [reclaims](PrivateMap::reclaim), or drops the map drops its key and its value. No other thread
-//!   does, because what they borrow may be gone then, and a map that was leaked could not stop such
-//!   a thread.
-//! * **Links and buckets** are protected by the sections of the process, as in other maps. Only
-//!   operations and the background resizer walk the table. So a handle that stays does not delay
-//!   resizes. The memory of a node, in which nothing is left to drop, is freed after a grace period
-//!   of the process. The resizer never looks at keys and values: it needs hashes only, which are in
-//!   the links.
+//! * **Nodes**, each a link with a key and a value, are protected by the sections of handles: an
+//!   operation walks over links only while its handle lives. A removed entry waits for a grace
+//!   period of the map's domain. Then a thread that removes or replaces another entry,
+//!   [reclaims](PrivateMap::reclaim), or drops the map drops its key and its value, and frees the
+//!   node. No other thread does, because what they borrow may be gone then, and a map that was
+//!   leaked could not stop such a thread. The background resizer is in no section of the domain. It
+//!   reads only links in chains that it has locked, which are in the table, and never keys and
+//!   values.
+//! * **Buckets** are protected by the sections of the process, as in other maps. Only operations
+//!   and the background resizer look at them. So a handle that stays does not delay resizes.
 //!
 //! A grace period of the map's domain that began after an entry was unlinked waits for each handle
 //! that may have found it. Lookups with handles that were made later begin after the entry was
-//! unlinked, and do not find it ([T1](crate::design)).
+//! unlinked, and do not find it ([T1](relativist_table::design)).
 
 mod access;
 mod iter;

@@ -10,7 +10,7 @@ use relativist::flat::FlatMap;
 use relativist_rcu::{Guard, clock, read, wait_for_readers};
 
 use crate::hashing::{Hashing, UNMIXED};
-use crate::scene::{Shared, explore, unless_quick};
+use crate::models::{Shared, explore, unless_quick};
 
 /// Keys below 16 are in the order of their hashes, and have different tags and filter bits. In a
 /// table of two buckets, keys 0 to 7 are in the first bucket; in a table of four, keys 0 to 3.
@@ -288,28 +288,6 @@ fn own_updates_while_resizing() {
             REPLACE.assert_done(&map);
         });
     }
-}
-
-/// T3: a handle that remembers an entry finds no older value than before, while the entry is
-/// replaced, and its bucket moves to a larger array.
-#[test]
-fn remembered_entries() {
-    explore(unless_quick(2), || {
-        let map = map(&[0]);
-        let pinned = map.pin();
-        // SAFETY: the thread is joined before the guard is dropped.
-        let shared = unsafe { Shared::new(pinned.guard()) };
-        let updater = alongside(&map, shared, |map, guard| {
-            map.resize_to(4).unwrap();
-            insert(1, map, guard);
-        });
-        let mut cached = pinned.cached();
-        let mut look = || cached.get(&0).copied();
-        let found = [look(), look(), look()];
-        assert!(found[0].is_some() && found.is_sorted(), "{found:?}");
-        updater.join().unwrap();
-        assert_eq!(look(), Some(1));
-    });
 }
 
 /// T8: a slot is used again only when readers that may have references to its entry have left.

@@ -1,26 +1,15 @@
-//! Models of the resize, explored by loom: all interleavings up to a number of preemptions, and
-//! what the memory model allows loads to see.
+//! Models of flat maps and of private maps, explored by loom: all interleavings up to a number of
+//! preemptions, and what the memory model allows loads to see. (`HashMap` is a table of
+//! `relativist-table`, whose models are in that crate.)
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg relativist_loom" cargo test --release -p relativist --test loom
 //! ```
-//!
-//! The table of a model is a single group: a coarse bucket with the places 0 to 7, which belong to
-//! two fine buckets, 0 to 3 and 4 to 7. Places 1 and 5 are *residents*: no thread removes them. The
-//! hard cases are 0 and 4, each the first link of a fine bucket, and 3, the last link before a cut.
-#![cfg(all(relativist_loom, not(relativist_shuttle)))]
+#![cfg(relativist_loom)]
 
-mod compact;
 mod flat;
 #[path = "../support/hashing.rs"]
 mod hashing;
-mod iteration;
-mod lookups;
+#[path = "../../../table/tests/loom/models.rs"]
+mod models;
 mod private;
-#[path = "../support/random.rs"]
-#[expect(dead_code, reason = "the models here try everything")]
-mod random;
-mod rename;
-mod scene;
-mod settled;
-mod updates;

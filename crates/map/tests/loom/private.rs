@@ -8,7 +8,7 @@ use loom::thread;
 use relativist::{Builder, PrivateMap, Resizing};
 
 use crate::hashing::{Hashing, UNMIXED};
-use crate::scene::explore;
+use crate::models::explore;
 
 /// A value of a key, until it is dropped.
 struct Value(UnsafeCell<u64>);

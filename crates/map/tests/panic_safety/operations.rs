@@ -64,14 +64,6 @@ pub const MAP: &[Operation<Map>] = &[
     ("HashMap::get_cloned", Step, |map| _ = map.get_cloned(&Name(2))),
     ("HashMap::get_cloned, absent", Step, |map| _ = map.get_cloned(&Name(4))),
     ("HashMap::contains", Step, |map| _ = map.contains(&key(2))),
-    ("HashMap::cached", Step, |map| {
-        let pinned = map.pin();
-        let mut cached = pinned.cached();
-        (0..2).for_each(|_| _ = cached.get(&Name(0)));
-        (0..2).for_each(|_| _ = cached.get(&Name(3)));
-        map.pin().insert(key(3), new());
-        cached.get(&Name(3));
-    }),
     ("HashMap::insert, absent", Step, |map| _ = map.pin().insert(key(4), new())),
     ("HashMap::insert, present", Step, |map| _ = map.pin().insert(key(2), new())),
     ("HashMap::checked_insert, absent", Step, |map| _ = map.pin().checked_insert(key(5), new()).is_ok()),

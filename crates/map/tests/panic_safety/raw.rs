@@ -2,11 +2,10 @@
 //! and free links.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use relativist::raw::{Entry, Hash, Link, Table};
 use relativist::{AllocError, Resizing, Stats, read};
 use relativist_rcu::{Guard, defer_raw};
+use relativist_table::{Entry, Hash, Link, Table};
 
 use crate::explore::Effect::{Leaks, Step};
 use crate::explore::Subject;
@@ -17,9 +16,7 @@ use crate::parts::{Part, hash_of, tick};
 struct Node {
     link: Link,
     part: Part,
-    key: AtomicU64,
-    /// Its key before it was renamed.
-    former: AtomicU64,
+    key: u64,
 }
 
 unsafe fn dispose(link: NonNull<Link>) {
@@ -33,7 +30,7 @@ fn hash(n: u64) -> Hash {
 
 fn link(n: u64, value: u64) -> NonNull<Link> {
     let (link, part) = (Link::new(hash(n)), Part::new(value));
-    NonNull::from(Box::leak(Box::new(Node { link, part, key: n.into(), former: n.into() }))).cast()
+    NonNull::from(Box::leak(Box::new(Node { link, part, key: n }))).cast()
 }
 
 fn node<'g>(link: NonNull<Link>) -> &'g Node {
@@ -45,7 +42,7 @@ fn node<'g>(link: NonNull<Link>) -> &'g Node {
 fn is(n: u64) -> impl Fn(NonNull<Link>) -> bool {
     move |link| {
         tick();
-        [&node(link).key, &node(link).former].iter().any(|key| key.load(Relaxed) == n)
+        node(link).key == n
     }
 }
 
@@ -62,7 +59,7 @@ fn table(entries: impl Iterator<Item = (u64, u64)>) -> Table {
 }
 
 fn entry_of(link: NonNull<Link>) -> (u64, u64) {
-    (node(link).key.load(Relaxed), node(link).part.n())
+    (node(link).key, node(link).part.n())
 }
 
 fn find(table: &Table, n: u64, guard: &Guard) -> Option<u64> {
@@ -167,29 +164,4 @@ pub const TABLE: &[Operation<Table>] = &[
     ("Table::unlink", Step, |table| unlink(table, 2)),
     ("Table::clear", Leaks, |table| table.clear(&read(), |link| (retire(link), tick()).1)),
     ("Table::new", Step, |_| drop(table((0..6).map(|n| (n, n))))),
-];
-
-/// These wait for readers.
-pub const TABLE_WAITING: &[Operation<Table>] = &[
-    ("Table::rename", Step, |table| {
-        let rekey = |link| {
-            tick();
-            node(link).key.store(5, Relaxed);
-        };
-        table.rename((hash(2), is(2)), (hash(5), is(5)), rekey).unwrap();
-    }),
-    ("Table::rename, taken", Step, |table| {
-        assert!(table.rename((hash(2), is(2)), (hash(3), is(3)), |_| tick()).is_err());
-    }),
-    ("Table::rename_to", Step, |table| {
-        // SAFETY: a fresh link.
-        let renamed = unsafe { table.rename_to((hash(1), is(1)), (hash(4), is(4)), |_| (tick(), link(4, 11)).1) };
-        // SAFETY: readers have left it.
-        unsafe { dispose(renamed.unwrap()) };
-    }),
-    ("Table::rename_to, not found", Step, |table| {
-        // SAFETY: not called.
-        let renamed = unsafe { table.rename_to((hash(4), is(4)), (hash(5), is(5)), |_| unreachable!()) };
-        assert!(renamed.is_err());
-    }),
 ];

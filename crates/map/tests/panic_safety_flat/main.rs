@@ -14,9 +14,6 @@ mod moves;
 mod operations;
 #[path = "../panic_safety/parts.rs"]
 mod parts;
-#[allow(dead_code, reason = "for other test binaries")]
-#[path = "../support/random.rs"]
-mod random;
 mod tested;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]
@@ -27,7 +24,7 @@ use operations::{MAP, MAP_WAITING, SET, SET_WAITING};
 
 #[test]
 fn maps_survive_each_panic() {
-    test(&[MAP], &[MAP_WAITING, tested::MAP_WAITING]);
+    test(&[MAP], &[MAP_WAITING]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The map that is tested, and what only this map has. The tests of other maps have a module of the
 //! same name.
 
-use crate::operations::{Map, Operation, Set};
+use crate::operations::{Map, Set};
 use crate::parts::Ticking;
 
 pub use relativist::flat::Builder;
@@ -21,8 +21,6 @@ pub fn build(builder: Builder<Ticking>) -> Map {
 pub fn build_set(builder: Builder<Ticking>) -> Set {
     builder.build_set().unwrap()
 }
-
-pub const MAP_WAITING: &[Operation<Map>] = &[];
 
 /// Whether the flat map is tested.
 pub const IS_FLAT: bool = true;

@@ -10,9 +10,9 @@ use relativist::flat::Relocatable;
 use relativist::{Change, CompareExchangeError};
 
 use crate::hashing::{Hashing, IDENTITY};
-use crate::random::Random;
 use crate::tested::{HashMap, manual, reclaim};
 use crate::tracked::{Tally, Tracked};
+use relativist_testing::random::Random;
 
 type Map = HashMap<u64, u64, Hashing>;
 

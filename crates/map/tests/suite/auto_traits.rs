@@ -6,12 +6,12 @@
 use std::cell::Cell;
 use std::hash::RandomState;
 
-use relativist::raw::{self, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 use relativist::{
-    AllocError, BuildError, Builder, Cache, Cached, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf,
-    FlatMap, FlatSet, HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy,
-    PolicyError, PrivateMap, RenameError, Resizing, Stats, Values, cache, flat, private,
+    AllocError, BuildError, Builder, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap, FlatSet,
+    HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError, PrivateMap,
+    Resizing, Stats, Values, flat, private,
 };
+use relativist_table::{self as raw, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 
 use relativist_testing::{OnlySend, OnlySync, auto_traits};
 
@@ -63,25 +63,6 @@ auto_traits! {
     PrivateMap<u64, Cell<u64>> => - - + -,
     PrivateMap<u64, Exclusive> => + + - +,
 
-    // A background thread and that of the builder share it: the hasher must be `Sync`, too. A panic
-    // leaves it consistent, whatever it contains.
-    Cache<u64, u64> => + + + +,
-    Cache<OnlySend, u64> => - - + +,
-    Cache<OnlySync, u64> => - - + +,
-    Cache<u64, OnlySend> => - - + +,
-    Cache<u64, OnlySync> => - - + +,
-    Cache<u64, u64, OnlySend> => - - + +,
-    Cache<u64, u64, OnlySync> => - - + +,
-    Cache<u64, Cell<u64>> => - - + +,
-    cache::Iter<'static, u64, u64, RandomState> => - - + +,
-    cache::Iter<'static, u64, Cell<u64>, RandomState> => - - - -,
-    cache::Stats => + + + +,
-    cache::Eviction => + + + +,
-    cache::ComputeError<u64, u64, u64> => + + + +,
-    cache::ComputeError<u64, u64, OnlySend> => + - + +,
-    cache::TooHeavy<u64, u64> => + + + +,
-    cache::TooHeavy<u64, OnlySend> => + - + +,
-
     // Their guard may go to another thread. So may a reference to the map, if that is `Sync`.
     private::Pinned<'static, u64, u64, RandomState> => + + + +,
     private::Pinned<'static, u64, OnlySend, RandomState> => - - + +,
@@ -104,7 +85,6 @@ auto_traits! {
     // They have a guard, or borrow one, and stay on its thread.
     Pinned<'static, u64, u64, RandomState> => - - + +,
     PinnedSet<'static, u64, RandomState> => - - + +,
-    Cached<'static, 'static, u64, u64, RandomState> => - - + +,
     Iter<'static, u64, u64> => - - + +,
     Keys<'static, u64, u64> => - - + +,
     Values<'static, u64, u64> => - - + +,
@@ -115,7 +95,6 @@ auto_traits! {
 
     flat::Pinned<'static, u64, u64, RandomState> => - - + +,
     flat::PinnedSet<'static, u64, RandomState> => - - + +,
-    flat::Cached<'static, 'static, u64, u64, RandomState> => - - + +,
     flat::Iter<'static, u64, u64, RandomState> => - - + +,
     flat::Keys<'static, u64, u64, RandomState> => - - + +,
     flat::Values<'static, u64, u64, RandomState> => - - + +,
@@ -155,8 +134,6 @@ auto_traits! {
     CompareExchangeError<'static, OnlySync> => - + + +,
     ExhaustedError<u64, u64> => + + + +,
     ExhaustedError<u64, OnlySend> => + - + +,
-    RenameError<u64> => + + + +,
-    RenameError<OnlySync> => - + + +,
     Builder => + + + +,
     Builder<OnlySend> => + - + +,
     flat::Builder => + + + +,
@@ -173,7 +150,6 @@ auto_traits! {
     Table => + + + +,
     Link => + + + +,
     raw::Hash => + + + +,
-    raw::RenameError => + + + +,
     raw::Iter<'static> => - - + +,
     FindAll<'static> => - - + +,
     Entry<'static> => - - + +,

@@ -6,9 +6,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use relativist::raw::{CompactLink, Entry, Hash, Table};
 use relativist::{Policy, Resizing};
 use relativist_rcu::{read, wait_for_readers};
+use relativist_table::{CompactLink, Entry, Hash, Table};
 
 use crate::hashing::{MIXED, UNMIXED};
 

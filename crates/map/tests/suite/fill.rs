@@ -86,22 +86,6 @@ fn a_map_that_was_just_resized_is_filled() {
     }
 }
 
-/// The updates of a sparse map mark buckets that were empty, for iterations.
-#[test]
-fn a_sparse_map_is_filled() {
-    let mut map: Map = manual(MIXED);
-    map.resize_to(1 << 16).unwrap();
-    let mut model = Model::new();
-    for n in 0..200 {
-        for _ in 0..3 {
-            assert_holds(&map, &model);
-            relativist_rcu::wait_for_readers();
-        }
-        map.extend([(n, n)]);
-        model.insert(n, n);
-    }
-}
-
 /// T1: other threads see all that was there, and in the end all that was inserted.
 #[test]
 fn many_insertions_while_the_table_is_resized() {

@@ -11,9 +11,9 @@ use relativist::Equivalent;
 use relativist::flat::Relocatable;
 
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
-use crate::random::Random;
 use crate::tested::{self, HashMap, manual, reclaim};
 use crate::tracked::{Tally, Tracked};
+use relativist_testing::random::Random;
 
 thread_local! {
     /// How often keys lie, in a thousand, and the seed of the next decision.
@@ -69,7 +69,7 @@ impl Equivalent<Liar> for Anything {
     }
 }
 
-/// A value that may be cloned, by renames.
+/// A value that may be cloned.
 pub struct Value(u64, &'static Tally, Tracked);
 
 // SAFETY: all fields are `Relocatable`.

@@ -10,8 +10,8 @@ use relativist_testing::wait_until;
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, UNMIXED};
 use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
-use crate::random::Random;
 use crate::tested::{HashMap, manual};
+use relativist_testing::random::Random;
 
 const THREADS: usize = 4;
 const CALLS: usize = 300;
@@ -171,8 +171,6 @@ impl Faulty<'_> {
 }
 
 impl Table for Faulty<'_> {
-    const RENAMES: bool = <&Map>::RENAMES;
-
     fn perform(&self, call: Call) -> Value {
         match call {
             Call::Get(key) if self.stale[key as usize].load(Relaxed) != 0 && self.is_time_for(Fault::StaleRead) => {

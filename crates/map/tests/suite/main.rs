@@ -1,6 +1,6 @@
 //! What the map does, apart from races (`stress`) and the order of memory accesses (`loom`).
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 
@@ -10,7 +10,6 @@ mod alongside;
 mod atomic;
 mod auto_traits;
 mod batch;
-mod cached;
 mod cases;
 mod collections;
 mod compact;
@@ -29,11 +28,8 @@ mod nodes;
 mod own_sections;
 mod panics;
 mod parallel;
-#[path = "../support/random.rs"]
-mod random;
 mod reentrance;
 mod references;
-mod rename;
 mod rendezvous;
 mod scan;
 mod serialized;

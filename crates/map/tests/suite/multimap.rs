@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use relativist::Resizing;
-use relativist::raw::{Entry, Hash, Link, Table};
 use relativist_rcu::{defer_raw, read};
+use relativist_table::{Entry, Hash, Link, Table};
 
 use crate::tracked::{Tally, Tracked};
 

@@ -5,18 +5,16 @@ use std::collections::HashSet as StdSet;
 use std::hash::RandomState;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Weak};
 
-use relativist::raw::{Entry, Hash, Link, Table};
-use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, raw, read};
+use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, read};
+use relativist_table as raw;
+use relativist_table::{Entry, Hash, Link, Table};
 
 use crate::hashing::Hashing;
 use crate::reentrance::{assert_refused, in_time};
 use crate::references::filled;
 use crate::rendezvous::{ROUNDS, assert_meet};
 use crate::scan::{self, IN_ORDER, RESIDENTS};
-use crate::tested::manual;
 use crate::tracked::{Tally, Tracked};
 
 /// Types that only return entries are covariant. (Doctests that must not compile show that maps and
@@ -102,39 +100,6 @@ fn ends_with_the_largest_hash() {
         assert_eq!(from(8), [u64::MAX - 1, u64::MAX]);
         assert_eq!(from(u64::MAX), [u64::MAX]);
     }
-}
-
-/// A value whose `clone` defers so many functions that the thread then checks which ones it can
-/// run.
-struct Deferring(Weak<HashMap<u64, Deferring>>);
-
-static RESIZED: AtomicU64 = AtomicU64::new(0);
-
-impl Clone for Deferring {
-    fn clone(&self) -> Self {
-        for _ in 0..2000 {
-            let map = self.0.clone();
-            relativist_rcu::defer(move || {
-                if let Some(map) = map.upgrade() {
-                    map.resize_to(4).unwrap();
-                    RESIZED.fetch_add(1, Relaxed);
-                }
-            });
-        }
-        Self(self.0.clone())
-    }
-}
-
-/// Renaming holds the resizer's mutex, which a deferred function would wait for.
-#[test]
-fn nothing_deferred_runs_while_an_entry_is_renamed() {
-    in_time(|| {
-        let map = Arc::new(manual::<u64, Deferring, _>(RandomState::new()));
-        map.pin().insert(0, Deferring(Arc::downgrade(&map)));
-        (0..10).for_each(|key| map.rename(&key, key + 1).unwrap());
-        relativist_rcu::barrier();
-        assert_eq!(RESIZED.load(Relaxed), 20_000);
-    });
 }
 
 unsafe fn leave_alone(_: NonNull<Link>) {}

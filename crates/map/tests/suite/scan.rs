@@ -2,8 +2,8 @@
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::random::Random;
 use crate::tested::{HashMap, manual};
+use relativist_testing::random::Random;
 
 type Map = HashMap<u64, u64, Hashing>;
 

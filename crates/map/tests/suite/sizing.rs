@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use relativist::raw::Table;
-use relativist::{BuildError, HashMap, HashSet, PolicyError, Resizing};
+use relativist::{BuildError, HashMap, PolicyError, Resizing};
+use relativist_table::Table;
 use relativist_testing::wait_until;
 
 use crate::hashing::MIXED;
@@ -31,24 +31,11 @@ fn room_is_made_for_what_was_asked() {
     assert_eq!(map.buckets(), 2048);
 }
 
-/// A map gets the largest power of two of buckets that fits the budget together with their entries.
-#[test]
-fn room_is_made_for_a_budget_of_memory() {
-    for (bytes, buckets) in [(0, 2), (48 << 10, 2048), ((48 << 10) - 1, 1024), (95 << 10, 2048), (48 << 20, 2 << 20)] {
-        assert_eq!(HashMap::<u64, u64>::with_capacity_for_memory(bytes).buckets(), buckets, "{bytes}");
-    }
-    // Entries of 16 + 112 bytes at half an entry per bucket: 8 + 64 bytes per bucket.
-    let set = HashSet::<u64>::builder().memory(72 << 10).build_set::<[u64; 14]>().unwrap();
-    assert_eq!(set.as_map().buckets(), 1024);
-    let map: Result<HashMap<u64, u64>, _> = HashMap::<u64, u64>::builder().memory(usize::MAX).build();
-    assert!(matches!(map, Err(BuildError::Alloc(_))));
-}
-
 /// The map is resized neither when it is full, nor when it is empty again. A second map shows that
 /// the worker is done with the first.
 #[test]
-fn a_map_made_for_a_budget_keeps_its_size() {
-    let map: HashMap<u64, u64> = HashMap::with_capacity_for_memory(48 << 6);
+fn a_map_of_one_size_keeps_it() {
+    let map: HashMap<u64, u64> = HashMap::<u64, u64>::builder().capacity(64).ceiling(64).build().unwrap();
     assert_eq!(map.buckets(), 128);
     fill(&map, 1000);
     map.reserve(1000);
@@ -138,12 +125,7 @@ fn nonsense_is_an_error() {
     let load = builder().load_factor(0.5..=0.75).build::<u64, u64>().unwrap_err();
     assert_eq!(load, BuildError::Policy(PolicyError::LoadFactor(0.5..=0.75)));
     assert!(load.to_string().contains("0.5..=0.75"), "{load}");
-    for builder in [
-        builder().floor(1000).ceiling(100),
-        builder().capacity(1000).ceiling(100),
-        builder().memory(1 << 20).ceiling(100),
-        builder().memory(1 << 10).floor(1 << 20),
-    ] {
+    for builder in [builder().floor(1000).ceiling(100), builder().capacity(1000).ceiling(100)] {
         let error = builder.clone().build::<u64, u64>().unwrap_err();
         assert!(matches!(error, BuildError::Policy(PolicyError::Buckets(_))), "{builder:?}: {error}");
     }

@@ -3,7 +3,8 @@
 
 use std::hash::BuildHasher;
 
-use relativist::{HashMap, Resizing, Stats, raw};
+use relativist::{HashMap, Resizing, Stats};
+use relativist_table as raw;
 
 use crate::hashing::{Hashing, IDENTITY, MIXED};
 

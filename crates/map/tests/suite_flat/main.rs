@@ -1,6 +1,6 @@
 //! Tests of the flat map: the modules of `suite` that test any map, and modules of its own.
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 
@@ -12,8 +12,6 @@ mod alongside;
 mod atomic;
 #[path = "../suite/batch.rs"]
 mod batch;
-#[path = "../suite/cached.rs"]
-mod cached;
 #[path = "../suite/cases.rs"]
 mod cases;
 #[path = "../suite/collections.rs"]
@@ -38,8 +36,6 @@ mod own_sections;
 mod panics;
 #[path = "../suite/parallel.rs"]
 mod parallel;
-#[path = "../support/random.rs"]
-mod random;
 #[path = "../suite/reentrance.rs"]
 mod reentrance;
 #[path = "../suite/references.rs"]

@@ -11,9 +11,9 @@ use relativist_rcu::{clock, wait_for_readers};
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED, UNMIXED};
-use crate::random::{Random, mix};
 use crate::tested::{HashMap, build, builder, manual};
 use crate::tracked::{Tally, Tracked};
+use relativist_testing::random::{Random, mix};
 
 type Map = HashMap<u64, Tracked, Hashing>;
 

@@ -1,7 +1,7 @@
 //! Tests of the map with a private domain: the modules of `suite` that test any map, and modules of
 //! its own.
 //!
-//! T1 to T11 are the guarantees of `relativist::design`.
+//! T1 to T9 are the guarantees of `relativist_table::design`, T11 is that of `relativist::design`.
 
 use relativist_testing as _;
 
@@ -34,8 +34,6 @@ mod linearizability;
 mod model;
 #[path = "../suite/panics.rs"]
 mod panics;
-#[path = "../support/random.rs"]
-mod random;
 #[path = "../suite/reentrance.rs"]
 mod reentrance;
 #[path = "../suite/references.rs"]

@@ -3,7 +3,7 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use crate::random::mix;
+use relativist_testing::random::mix;
 
 /// Hashes an integer by applying a function to it.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //!
 //! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993),
 //! which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017). Keys
-//! that no call connects are looked at one by one.
+//! are looked at one by one.
 //!
 //! Another operation takes a line in [`Call`], one in [`Call::random`], one in `perform`, and one
 //! in [`Call::apply`].
@@ -14,9 +14,9 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use relativist::flat::FlatMap;
-use relativist::{HashMap, PrivateMap, RenameError};
+use relativist::{HashMap, PrivateMap};
 
-use crate::random::Random;
+use relativist_testing::random::Random;
 
 /// Keys are below this, and below the number that the [`Recorder`] was given.
 pub const KEYS: usize = 8;
@@ -38,22 +38,16 @@ pub enum Call {
     CompareExchange(u64, u64, u64),
     Remove(u64),
     RemoveIfEven(u64),
-    Rename(u64, u64),
 }
 
-use Call::{CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Rename, Toggle, TryInsert, Update};
-
-/// The result of a rename.
-const DONE: Value = None;
-const NOT_FOUND: Value = Some(0);
-const TAKEN: Value = Some(1);
+use Call::{CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Toggle, TryInsert, Update};
 
 impl Call {
     /// Returns a random call, with a value that was not used before. `hint` returns the value that
     /// the key had a moment ago.
     fn random(random: &mut Random, keys: u64, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
         let key = random.below(keys);
-        match random.below(40) {
+        match random.below(39) {
             0..14 => Get(key),
             14..20 => Insert(key, value),
             20..23 => TryInsert(key, value),
@@ -62,23 +56,20 @@ impl Call {
             28..31 => Toggle(key, value),
             31..34 => CompareExchange(key, hint(key).unwrap_or(0), value),
             34..37 => Remove(key),
-            37..39 => RemoveIfEven(key),
-            _ => Rename(key, random.below(keys)),
+            _ => RemoveIfEven(key),
         }
     }
 
-    fn keys(self) -> [u64; 2] {
+    fn key(self) -> u64 {
         match self {
-            Rename(old, new) => [old, new],
-            Get(key) | Remove(key) | RemoveIfEven(key) => [key; 2],
-            Insert(key, _) | TryInsert(key, _) | GetOrInsert(key, _) => [key; 2],
-            Update(key, _) | Toggle(key, _) | CompareExchange(key, ..) => [key; 2],
+            Get(key) | Remove(key) | RemoveIfEven(key) => key,
+            Insert(key, _) | TryInsert(key, _) | GetOrInsert(key, _) => key,
+            Update(key, _) | Toggle(key, _) | CompareExchange(key, ..) => key,
         }
     }
 
-    /// Performs the call on a model with one thread, and returns its result.
-    fn apply(self, map: &mut [Value; KEYS]) -> Value {
-        let slot = &mut map[self.keys()[0] as usize];
+    /// Performs the call on the value of its key, and returns its result.
+    fn apply(self, slot: &mut Value) -> Value {
         match self {
             Get(_) => *slot,
             Insert(_, value) => slot.replace(value),
@@ -91,26 +82,16 @@ impl Call {
             }
             Remove(_) => slot.take(),
             RemoveIfEven(_) => slot.take_if(|value| *value % 2 == 0),
-            Rename(old, new) => match (map[old as usize], map[new as usize]) {
-                (None, _) => NOT_FOUND,
-                (_, Some(_)) => TAKEN,
-                (value, None) => {
-                    (map[old as usize], map[new as usize]) = (None, value);
-                    DONE
-                }
-            },
         }
     }
 }
 
 /// An object whose history can be recorded.
 pub trait Table {
-    const RENAMES: bool = true;
-
     fn perform(&self, call: Call) -> Value;
 }
 
-/// Performs a call, but no rename, with a handle of a map of any kind.
+/// Performs a call with a handle of a map of any kind.
 macro_rules! perform {
     ($pinned:expr, $call:expr) => {{
         let (pinned, call) = ($pinned, $call);
@@ -135,35 +116,23 @@ macro_rules! perform {
             },
             Remove(key) => pinned.remove(&key).copied(),
             RemoveIfEven(key) => pinned.remove_if(&key, |_, value| value % 2 == 0).map(|(_, &value)| value),
-            Rename(..) => unreachable!("no section may be open then"),
         }
     }};
 }
 
 impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
     fn perform(&self, call: Call) -> Value {
-        if let Rename(old, new) = call {
-            return match self.rename(&old, new) {
-                Ok(()) => DONE,
-                Err(RenameError::NotFound(_)) => NOT_FOUND,
-                Err(RenameError::Taken(_)) => TAKEN,
-            };
-        }
         perform!(self.pin(), call)
     }
 }
 
 impl<S: BuildHasher> Table for &PrivateMap<u64, u64, S> {
-    const RENAMES: bool = false;
-
     fn perform(&self, call: Call) -> Value {
         perform!(self.pin(), call)
     }
 }
 
 impl<S: BuildHasher + Send + Sync + 'static> Table for &FlatMap<u64, u64, S> {
-    const RENAMES: bool = false;
-
     fn perform(&self, call: Call) -> Value {
         perform!(self.pin(), call)
     }
@@ -200,10 +169,7 @@ impl Recorder {
     pub fn record<T: Table>(&self, table: &T, calls: usize, seed: u64) -> Vec<Event> {
         let mut random = Random::new(seed);
         let mut record = || {
-            let mut call = Call::random(&mut random, self.keys, self.now(), |key| table.perform(Get(key)));
-            if let (Rename(key, _), false) = (call, T::RENAMES) {
-                call = Get(key);
-            }
+            let call = Call::random(&mut random, self.keys, self.now(), |key| table.perform(Get(key)));
             let begin = self.now();
             let result = table.perform(call);
             Event { begin, end: self.now(), call, result }
@@ -212,12 +178,12 @@ impl Recorder {
     }
 }
 
-/// A state of the search: how many calls of each thread have taken effect, and the contents of the
-/// map after them.
+/// A state of the search: how many calls of each thread have taken effect, and the value of the key
+/// after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: Vec<usize>,
-    map: [Value; KEYS],
+    value: Value,
 }
 
 impl State {
@@ -231,7 +197,7 @@ impl State {
             let Some(event) = event.filter(|event| event.begin <= first_end) else { continue };
             let mut state = self.clone();
             state.done[thread] += 1;
-            if event.call.apply(&mut state.map) == event.result {
+            if event.call.apply(&mut state.value) == event.result {
                 successors.push(state);
             }
         }
@@ -246,10 +212,10 @@ impl State {
 /// Checks whether a history is linearizable. The map was empty at first; `threads` has the events
 /// of each thread. The error is the part of the history that is not linearizable.
 pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
-    for keys in connected(threads) {
-        let touches = |event: &&Event| event.call.keys().iter().any(|&key| keys[key as usize]);
+    for key in 0..KEYS as u64 {
+        let has_key = |event: &&Event| event.call.key() == key;
         let part: Vec<Vec<Event>> =
-            threads.iter().map(|events| events.iter().filter(touches).copied().collect()).collect();
+            threads.iter().map(|events| events.iter().filter(has_key).copied().collect()).collect();
         if !is_linearizable(&part) {
             return Err(part);
         }
@@ -257,20 +223,8 @@ pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
     Ok(())
 }
 
-/// Returns the sets of keys that no call connects.
-fn connected(threads: &[Vec<Event>]) -> Vec<[bool; KEYS]> {
-    let mut sets: Vec<[bool; KEYS]> = (0..KEYS).map(|key| std::array::from_fn(|other| other == key)).collect();
-    for event in threads.iter().flatten() {
-        let touched = |set: &[bool; KEYS]| event.call.keys().iter().any(|&key| set[key as usize]);
-        let (ours, mut others): (Vec<_>, Vec<_>) = sets.into_iter().partition(touched);
-        others.push(std::array::from_fn(|key| ours.iter().any(|set| set[key])));
-        sets = others;
-    }
-    sets
-}
-
 fn is_linearizable(threads: &[Vec<Event>]) -> bool {
-    let start = State { done: vec![0; threads.len()], map: [None; KEYS] };
+    let start = State { done: vec![0; threads.len()], value: None };
     let mut seen = HashSet::new();
     let mut open = vec![start];
     while let Some(state) = open.pop() {

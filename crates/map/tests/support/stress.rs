@@ -15,9 +15,9 @@ use relativist_testing::wait_until;
 
 use crate::alongside::alongside;
 use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::random::Random;
 use crate::tested::{HashMap, MAX_LOAD, assert_waits, build};
 use crate::tracked::{Tally, Tracked};
+use relativist_testing::random::Random;
 
 type Map = HashMap<u64, Tracked, Hashing>;
 

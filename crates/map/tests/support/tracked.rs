@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use relativist::flat::Relocatable;
 use relativist_testing::wait_until;
 
-use crate::random::mix;
+use relativist_testing::random::mix;
 
 /// Counts the values made and dropped, and what is wrong with them. (Drops happen on threads where
 /// a panic would not fail the test.)

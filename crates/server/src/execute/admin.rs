@@ -1,9 +1,10 @@
 //! Commands about the server as a whole.
 
 use super::permission::NOT_WITH_TENANTS;
+use super::replies::append_reply;
 use super::tuning::{BAD_CLASS, CRAWLER_DISABLED, Classes};
 use super::watch::Topic;
-use super::{Dump, Executor, Outcome, Session, Transport, append_reply};
+use super::{Dump, Executor, Outcome, Session, Transport};
 use crate::observability::log;
 use crate::options::MAX_MEBIBYTES;
 use relativist_memcache::{Admin, Words, number, reply};

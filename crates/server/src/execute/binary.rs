@@ -1,7 +1,7 @@
 //! The commands of the binary protocol.
 
 use super::observe::Stored;
-use super::statistics::Report;
+use super::report::Report;
 use super::{Dump, Executor, Outcome, Replies, Session, sasl};
 use crate::options::PROTOCOL_VERSION;
 use relativist_memcache::Words;
@@ -14,6 +14,17 @@ use relativist_store::{
 const DO_NOT_CREATE: u32 = u32::MAX;
 
 impl Executor<'_> {
+    /// Like [`refuse_large`](Self::refuse_large), for the binary protocol. `front` precedes the
+    /// value.
+    pub fn refuse_large_binary(&self, session: &Session, front: &[u8], key: &[u8], replaces: bool) {
+        if self.is_observed
+            && let Some(request) = Request::of_front(front)
+        {
+            self.observe_too_large(session, key, name(request.opcode), request.extra_32(4).into());
+        }
+        self.remove_replaced(session, key, replaces);
+    }
+
     /// Executes a request of the binary protocol and appends the reply to `replies`.
     pub fn execute_binary(
         &self,

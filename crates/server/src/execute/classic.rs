@@ -1,12 +1,11 @@
 //! The classic commands.
 
 use super::observe::Stored;
-use super::{Executor, Outcome, Replies, Session, append_reply};
+use super::replies::append_reply;
+use super::{Executor, Fetch, Outcome, Replies, Session};
 use crate::observability::latency::Kind;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
-use relativist_store::{
-    Content, CountError, Direction, Hit, LARGE_VALUE, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef, ValueSource,
-};
+use relativist_store::{Content, CountError, Direction, Hit, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef};
 
 /// The reply to `flush_all` with `-F`.
 pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
@@ -14,25 +13,6 @@ pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed
 /// Maximum number of keys fetched before other connections are served. The limit on output is not
 /// enough, because a miss adds no output.
 const FETCHED_AT_ONCE: usize = 1024;
-
-/// What a fetch does with each key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Fetch {
-    /// The new expiry of the items found; none to leave it.
-    exptime: Option<i32>,
-    /// Whether the reply has the CAS value.
-    with_cas: bool,
-}
-
-impl Fetch {
-    pub(super) fn get(with_cas: bool) -> Fetch {
-        Fetch { exptime: None, with_cas }
-    }
-
-    pub(super) fn get_and_touch(exptime: i32, with_cas: bool) -> Fetch {
-        Fetch { exptime: Some(exptime), with_cas }
-    }
-}
 
 impl Executor<'_> {
     /// Continues a paused fetch. `rest` is its command line from the next key on.
@@ -140,17 +120,10 @@ impl Executor<'_> {
     /// Inlined, so that the fields of the hit that are not in the reply are not loaded.
     #[inline(always)]
     fn append_hit(&self, out: &mut Replies, key: &[u8], cas: Option<u64>, hit: &Hit<'_>) {
-        if hit.value.len() >= LARGE_VALUE
-            && let Some(value) = self.pin(hit.source)
-        {
-            return append_pinned(out, key, hit.flags, cas, value);
+        match self.pin_large(hit) {
+            Some(value) => append_pinned(out, key, hit.flags, cas, value),
+            None => append_copied(&mut out.bytes, key, hit.flags, cas, hit.value),
         }
-        append_copied(&mut out.bytes, key, hit.flags, cas, hit.value);
-    }
-
-    #[cold]
-    fn pin(&self, source: Option<ValueSource<'_>>) -> Option<ValueRef> {
-        source.filter(|_| self.pins_values).and_then(ValueSource::pin)
     }
 
     pub(super) fn store(&self, session: &Session, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {

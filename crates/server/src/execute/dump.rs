@@ -3,96 +3,20 @@
 //! memory`, `stats conns` and `stats detail dump`. They go through the table, or a list, piece by
 //! piece, no faster than the client reads the output.
 
-use super::observe::CLASS;
-use super::statistics::Report;
-use super::{Executor, Outcome, Session};
+use super::CLASS;
+use super::outcome::Format;
+use super::report::Report;
+use super::{Dump, Executor, Outcome};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
-use relativist_store::{Hit, Marks, MemoryUse, TableStats};
-use std::collections::BTreeMap;
+use relativist_store::{Hit, Marks};
 use std::io::Write as _;
-use std::sync::Arc;
 
 /// The width of a step in the histogram of item sizes, in bytes.
 const SIZE_STEP: usize = 32;
 
 /// The number of prefixes or connections printed at a time.
 const PRINTED_AT_ONCE: usize = 64;
-
-/// A dump in progress.
-#[derive(Clone, Debug)]
-pub struct Dump {
-    format: Format,
-    /// The next position in the table or list; none at the end.
-    cursor: Option<u64>,
-    /// The request to reply to, if it came by the binary protocol, which has only the dumps of
-    /// `stats`.
-    request: Option<Header>,
-}
-
-#[derive(Clone, Debug)]
-enum Format {
-    /// The metadata of each item.
-    Meta,
-    /// An `mg` command for each item.
-    Commands,
-    /// Key, size and expiry of at most this many items.
-    Cache { left: usize },
-    /// The number of items of each size.
-    Sizes(BTreeMap<usize, u64>),
-    /// The fill levels of the table's buckets.
-    Table(TableStats),
-    /// Where the memory goes.
-    Memory(MemoryUse),
-    /// The states of these connections.
-    Connections(Vec<Arc<Session>>),
-    /// The counts of each prefix, and the last prefix printed.
-    Prefixes(Option<Box<[u8]>>),
-}
-
-impl Dump {
-    pub(super) fn meta() -> Dump {
-        Dump { format: Format::Meta, cursor: Some(0), request: None }
-    }
-
-    pub(super) fn commands() -> Dump {
-        Dump { format: Format::Commands, cursor: Some(0), request: None }
-    }
-
-    pub(super) fn cache(limit: usize) -> Dump {
-        Dump { format: Format::Cache { left: limit }, cursor: Some(0), request: None }
-    }
-
-    pub(super) fn sizes() -> Dump {
-        Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0), request: None }
-    }
-
-    pub(super) fn table() -> Dump {
-        Dump { format: Format::Table(TableStats::default()), cursor: Some(0), request: None }
-    }
-
-    pub(super) fn memory() -> Dump {
-        Dump { format: Format::Memory(MemoryUse::default()), cursor: Some(0), request: None }
-    }
-
-    pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {
-        Dump { format: Format::Connections(sessions), cursor: Some(0), request: None }
-    }
-
-    pub(super) fn prefixes() -> Dump {
-        Dump { format: Format::Prefixes(None), cursor: Some(0), request: None }
-    }
-
-    /// Makes this dump the reply to `request`, if there is one.
-    pub(super) fn replying_to(self, request: Option<Header>) -> Dump {
-        Dump { request, ..self }
-    }
-
-    /// Makes this the dump of a size class without items.
-    pub(super) fn emptied(self) -> Dump {
-        Dump { cursor: None, ..self }
-    }
-}
 
 impl Executor<'_> {
     /// Continues a dump until it is done or the output is full.

@@ -8,7 +8,7 @@ mod delete;
 mod get;
 mod set;
 
-use super::observe::CLASS;
+use super::CLASS;
 use super::{Executor, Replies, Session};
 use relativist_memcache::{Meta, MetaFlags, MetaVerb, encode_key};
 use relativist_store::{Lookup, Marks};

@@ -2,13 +2,9 @@
 //! there are watchers or prefixes are counted.
 
 use super::watch::Topic;
-use super::{Executor, Session};
+use super::{CLASS, Executor, Session};
 use relativist_memcache::encode_percent;
 use relativist_store::{Lookup, Store};
-
-/// The size class in log lines and dumps. This server has no size classes, so it reports the first
-/// one for all items.
-pub(super) const CLASS: u8 = 1;
 
 /// The fields in the log line of a store, besides key and outcome.
 pub(super) struct Stored {

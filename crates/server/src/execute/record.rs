@@ -3,8 +3,8 @@
 
 use super::observe::Stored;
 use super::{Executor, Session};
+use crate::observability::counter::Counter;
 use crate::observability::hot_keys::Kind;
-use crate::observability::stats::Counter;
 use relativist_store::{CountError, Direction, Lookup, Store};
 
 impl Executor<'_> {

@@ -45,3 +45,10 @@ impl Replies {
         self.bytes
     }
 }
+
+/// Appends the reply, unless the client has sent `noreply`.
+pub(super) fn append_reply(out: &mut Vec<u8>, noreply: bool, reply: &[u8]) {
+    if !noreply {
+        out.extend_from_slice(reply);
+    }
+}

@@ -6,7 +6,8 @@
 //! `memory` every item, `hotkeys` has the most used keys, `sizing` the hit ratios of other memory
 //! limits, and `contention` reports lock contention, if that feature is enabled.
 
-use super::observe::CLASS;
+use super::CLASS;
+use super::report::Report;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
 use crate::observability::hot_keys::Kind;
@@ -14,7 +15,7 @@ use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
-use relativist_memcache::binary::{self, Header, Status};
+use relativist_memcache::binary::Header;
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
 use relativist_store::{MemoryUse, SweepStats, TableStats, Usage};
@@ -23,31 +24,6 @@ use std::sync::Arc;
 
 /// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
-
-/// The destination of statistics.
-pub(super) struct Report<'o> {
-    out: &'o mut Vec<u8>,
-    /// The request to reply to, if it came by the binary protocol.
-    request: Option<Header>,
-}
-
-impl<'o> Report<'o> {
-    /// A report in text, or a reply to a `request` of the binary protocol.
-    pub(super) fn new(out: &'o mut Vec<u8>, request: Option<Header>) -> Report<'o> {
-        Report { out, request }
-    }
-
-    /// Adds a statistic.
-    fn stat(&mut self, name: impl Display, value: impl Display) {
-        match &self.request {
-            None => reply::stat(self.out, name, value),
-            Some(header) => {
-                let (name, value) = (name.to_string(), value.to_string());
-                binary::reply::packet(self.out, header, Status::Success, 0, [b"", name.as_bytes(), value.as_bytes()]);
-            }
-        }
-    }
-}
 
 macro_rules! stats {
     ($report:ident, $($name:ident: $value:expr,)*) => {

@@ -151,7 +151,7 @@ impl Classes {
         let mut classes = Classes::Others;
         for class in word.split(|byte| *byte == b',') {
             match number::unsigned_32(class)? {
-                class if class == u32::from(super::observe::CLASS) => classes = Classes::Ours,
+                class if class == u32::from(super::CLASS) => classes = Classes::Ours,
                 1..=LAST_CLASS => (),
                 _ => return None,
             }

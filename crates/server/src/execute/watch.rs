@@ -4,7 +4,7 @@
 //! lost otherwise. The next line that fits reports the number of lost lines. While there is no
 //! watcher, a command pays one load of a word that is almost never written.
 
-use super::observe::CLASS;
+use super::CLASS;
 use relativist_memcache::encode_percent;
 use relativist_store::{EvictionObserver, Hit, Marks};
 use std::fmt;

@@ -1,10 +1,11 @@
 //! The side of the server that hands over.
 
-use super::wire::{Passed, SHORT_PATIENCE, TICK, Wire};
+use super::wire::{SHORT_PATIENCE, TICK, Wire};
 use super::{BEGIN, GO, LOADED};
 use crate::execute::SharedState;
-use crate::net::Stopper;
 use crate::observability::log::{self, Level};
+use crate::process::inherited::Passed;
+use crate::process::stopper::Stopper;
 use crate::snapshot;
 use mio::net::UnixListener;
 use mio::{Events, Interest, Poll, Token};

@@ -1,67 +1,24 @@
 //! The side of the successor.
 
-use super::wire::{Passed, Wire};
+use super::wire::Wire;
 use super::{BEGIN, GO, LOADED};
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
 use crate::options::Options;
+use crate::process::inherited::{Inherited, Passed};
 use crate::security::privileges;
 use crate::snapshot;
 use crate::tenants::Caches;
 use relativist_store::{OutOfMemory, Ticker};
-use socket2::{Socket, Type};
-use std::cell::RefCell;
-use std::fs;
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Listening sockets of a predecessor that were not claimed yet; none without a predecessor.
-#[derive(Debug, Default)]
-pub(crate) struct Inherited {
-    /// Those that systemd has opened.
-    of_systemd: RefCell<Vec<Socket>>,
-    others: RefCell<Vec<Socket>>,
-}
 
 /// A server that hands over to this process.
 pub(crate) struct Predecessor {
     wire: Wire<fn() -> bool>,
     path: PathBuf,
-}
-
-impl Inherited {
-    /// Claims the sockets that systemd has opened for a predecessor.
-    pub(crate) fn of_systemd(&self) -> Vec<Socket> {
-        self.of_systemd.take()
-    }
-
-    /// Claims the socket of this type at `address`, where port 0 stands for any port.
-    pub(crate) fn at(&self, kind: Type, address: SocketAddr) -> Option<Socket> {
-        self.claim(kind, |socket| {
-            socket.local_addr().ok().and_then(|local| local.as_socket()).is_some_and(|local| {
-                local.ip() == address.ip() && (address.port() == 0 || local.port() == address.port())
-            })
-        })
-    }
-
-    /// Claims the Unix socket at `path`.
-    pub(crate) fn unix(&self, path: &Path) -> Option<Socket> {
-        // Either of them may be relative.
-        let whole = |path: &Path| fs::canonicalize(path).ok();
-        let is_same = |other: &Path| other == path || whole(path).is_some_and(|path| whole(other) == Some(path));
-        self.claim(Type::STREAM, |socket| {
-            socket.local_addr().is_ok_and(|local| local.as_pathname().is_some_and(is_same))
-        })
-    }
-
-    fn claim(&self, kind: Type, matches: impl Fn(&Socket) -> bool) -> Option<Socket> {
-        let mut sockets = self.others.borrow_mut();
-        let at = sockets.iter().position(|socket| socket.r#type().is_ok_and(|it| it == kind) && matches(socket))?;
-        Some(sockets.remove(at))
-    }
 }
 
 impl Predecessor {
@@ -75,10 +32,7 @@ impl Predecessor {
             let mut wire = Wire::new(UnixStream::connect(path)?, never)?;
             wire.check_peer(friend)?;
             wire.send_header(&Passed::default())?;
-            let Passed { sockets, of_systemd } = wire.receive_header()?;
-            let mut sockets = sockets.into_iter().map(Socket::from);
-            let of_systemd = RefCell::new(sockets.by_ref().take(of_systemd).collect());
-            let inherited = Inherited { of_systemd, others: RefCell::new(sockets.collect()) };
+            let inherited = Inherited::new(wire.receive_header()?);
             Ok((Some(Predecessor { wire, path: path.clone() }), inherited))
         };
         meet().map_err(|error| cannot_take_over(path, error))

@@ -1,6 +1,7 @@
 //! Tests of what comes over the socket: headers and items that are cut off, changed, or random.
 
-use super::wire::{HEADER, Header, Passed, VERSION, Wire};
+use super::wire::{HEADER, Header, VERSION, Wire};
+use crate::process::inherited::Passed;
 use crate::snapshot;
 use relativist_store::{Cache, Clock, Content, Mode, Ticker};
 use std::io::{ErrorKind, Read, Write};

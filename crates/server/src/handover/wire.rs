@@ -1,5 +1,6 @@
 //! What goes over the Unix socket: headers, and descriptors of sockets.
 
+use crate::process::inherited::Passed;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use nix::unistd::Uid;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -35,14 +36,6 @@ pub(super) struct Header {
     /// has opened.
     pub(super) sockets: u16,
     pub(super) of_systemd: u16,
-}
-
-/// Listening sockets that one process hands to another.
-#[derive(Debug, Default)]
-pub(crate) struct Passed {
-    pub(crate) sockets: Vec<OwnedFd>,
-    /// How many of them, from the first on, systemd has opened.
-    pub(crate) of_systemd: usize,
 }
 
 impl Header {

@@ -5,10 +5,11 @@ use super::stream::Stream;
 use super::worker::{AcceptedConnection, WorkerHandle, publish_event};
 use crate::execute::SharedState;
 use crate::execute::Transport;
-use crate::handover::Passed;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Security;
+use crate::process::inherited::Passed;
+use crate::process::stopper::Stopper;
 use crate::process::systemd;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -18,7 +19,6 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 const EVENTS: usize = 64;
@@ -37,53 +37,6 @@ const FULL: Duration = Duration::from_millis(10);
 
 /// The token of the waker's events. Listeners use their index.
 const WAKER: Token = Token(usize::MAX);
-
-/// The phases of the server, in their order.
-#[derive(Clone, Copy, Debug)]
-#[repr(u8)]
-enum Phase {
-    Draining = 1,
-    Stopped = 2,
-}
-
-/// Stops a server from another thread.
-#[derive(Clone, Debug)]
-pub struct Stopper {
-    /// The latest [`Phase`] requested; 0 if none was.
-    phase: Arc<AtomicU8>,
-    waker: Arc<Waker>,
-}
-
-impl Stopper {
-    /// Makes the server close its connections and return. May be called more than once.
-    pub fn stop(&self) {
-        self.ask_for(Phase::Stopped);
-    }
-
-    /// Makes the server accept no more connections, and stop when all are closed, or after the time
-    /// of `--drain`.
-    pub fn drain(&self) {
-        self.ask_for(Phase::Draining);
-    }
-
-    /// Whether the server was asked to stop, or to stop when it is drained.
-    pub fn is_stopping(&self) -> bool {
-        self.has_come(Phase::Draining)
-    }
-
-    fn ask_for(&self, phase: Phase) {
-        // Release: pairs with the Acquire in `has_come`, so that the acceptor sees what the caller
-        // did before.
-        self.phase.fetch_max(phase as u8, Ordering::Release);
-        // If the acceptor cannot be woken it wakes by itself for the next tick of the clock.
-        let _ = self.waker.wake();
-    }
-
-    fn has_come(&self, phase: Phase) -> bool {
-        // Acquire: pairs with the Release in `ask_for`.
-        self.phase.load(Ordering::Acquire) >= phase as u8
-    }
-}
 
 /// The listeners, and the workers that serve their connections.
 pub(crate) struct Acceptor {
@@ -106,7 +59,7 @@ impl Acceptor {
             poll.registry().register(listener.source(), Token(index), Interest::READABLE)?;
         }
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
-        let stopper = Stopper { phase: Arc::default(), waker: Arc::clone(&waker) };
+        let stopper = Stopper::new(Arc::clone(&waker));
         shared.gate.add(move || drop(waker.wake()));
         let counters = shared.common.counters.of_thread(thread);
         let announced = Cell::new((shared.options.extended.idle_timeout, 0));
@@ -172,7 +125,7 @@ impl Acceptor {
         if !is_handed_over {
             systemd::notify_stopping();
         }
-        if !is_handed_over && !self.stopper.has_come(Phase::Stopped) {
+        if !is_handed_over && !self.stopper.is_stopped() {
             // Waiting clients believe that they are connected: closing the listener would reset
             // them.
             for listener in &self.listeners {
@@ -184,7 +137,7 @@ impl Acceptor {
         self.listeners.clear();
         let end = Instant::now() + Duration::from_secs(self.shared.live.get().drain.into());
         while !is_handed_over
-            && !self.stopper.has_come(Phase::Stopped)
+            && !self.stopper.is_stopped()
             && self.shared.connection_limit.open() > 0
             && Instant::now() < end
         {
@@ -253,7 +206,7 @@ impl Acceptor {
     ) -> io::Result<()> {
         for _ in 0..MAX_WAITING / ACCEPTS {
             let is_full = self.waits_when_full() && self.shared.connection_limit.pause_if_full();
-            if is_full || self.stopper.has_come(Phase::Stopped) || !self.accept_some(listener, turn)? {
+            if is_full || self.stopper.is_stopped() || !self.accept_some(listener, turn)? {
                 break;
             }
         }

@@ -5,7 +5,7 @@
 //! bytes, hands over its output, and learns from events when to ask again.
 
 use super::buffer::{Input, Output, Pool};
-use super::stream::Stream;
+use super::stream::{Received, Stream};
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use rustls::server::UnbufferedServerConnection;
@@ -23,17 +23,6 @@ pub(super) enum Event {
     Ready(usize),
     /// All output that the backend took over has been sent.
     Sent(usize),
-}
-
-/// The result of receiving.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Received {
-    /// Bytes were received.
-    Bytes,
-    /// Nothing has arrived.
-    Nothing,
-    /// Nothing more will arrive: the client has closed its side.
-    End,
 }
 
 /// An implementation of waiting for many sockets, receiving and sending.

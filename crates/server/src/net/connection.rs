@@ -14,8 +14,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use super::backend::{Backend, Received};
+use super::backend::Backend;
 use super::buffer::{Input, Output, Pool};
+use super::stream::Received;
 use crate::execute::{ConnectionState, Executor, Login, Session, Subscription, Tenant};
 use crate::limits::buffers::BufferBytes;
 use crate::limits::connections::ConnectionPermit;
@@ -24,6 +25,7 @@ use crate::options::Binding;
 use relativist_memcache::{Decoder, Limits, LoginDecoder, Protocol, binary};
 use std::io;
 use std::sync::Arc;
+pub(super) use step::Ending;
 use step::Pending;
 
 /// The bytes of output at which execution pauses to send them. The reply of one command, or of one
@@ -80,17 +82,6 @@ enum Phase {
     Watching(Arc<Subscription>),
     /// Executes nothing more.
     Closing(Ending),
-}
-
-/// Why a connection ends.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ending {
-    /// The client asked for it, or has closed its side.
-    Normal,
-    /// The client broke the protocol or failed to log in.
-    Fault,
-    /// The client wants the whole server to stop.
-    Shutdown,
 }
 
 /// The protocol of a connection, and the state of its decoder.

@@ -3,9 +3,9 @@
 //! (edge-triggered), so a request costs one receive and one send, and the loop waits once for all
 //! sockets that are ready.
 
-use super::backend::{Backend, Event, Received, Waker};
+use super::backend::{Backend, Event, Waker};
 use super::buffer::{Input, Output, Pool};
-use super::stream::Stream;
+use super::stream::{Received, Stream};
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use mio::{Events, Interest, Poll, Token};

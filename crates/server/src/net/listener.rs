@@ -2,8 +2,8 @@
 
 use super::stream::Stream;
 use crate::execute::Transport;
-use crate::handover::Inherited;
 use crate::options::{Address, Binding, Host, Options, Security};
+use crate::process::inherited::Inherited;
 use mio::net::{TcpListener, UnixListener};
 use nix::libc::mode_t;
 use nix::sys::stat::{Mode, umask};

@@ -1,6 +1,5 @@
 //! A connected socket, TCP or Unix.
 
-use super::backend::Received;
 use super::buffer::Input;
 use crate::observability::stats::Counters;
 use mio::event::Source;
@@ -15,6 +14,17 @@ use std::os::fd::AsRawFd;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+}
+
+/// The result of receiving.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Received {
+    /// Bytes were received.
+    Bytes,
+    /// Nothing has arrived.
+    Nothing,
+    /// Nothing more will arrive: the client has closed its side.
+    End,
 }
 
 impl Stream {

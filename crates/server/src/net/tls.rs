@@ -11,9 +11,9 @@
 //! closes the connection. When the server closes a connection for other reasons, it sends
 //! `close_notify` if the socket takes it at once. There is no renegotiation and no early data.
 
-use super::backend::{Backend, Event, Received, Waker};
+use super::backend::{Backend, Event, Waker};
 use super::buffer::{Input, Output, Pool};
-use super::stream::Stream;
+use super::stream::{Received, Stream};
 use crate::observability::stats::Counters;
 use crossbeam_utils::CachePadded;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};

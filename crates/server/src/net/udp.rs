@@ -7,10 +7,10 @@
 
 use super::listener::{open_each, prepare, resolve};
 use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
-use crate::handover::Inherited;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Address;
+use crate::process::inherited::Inherited;
 use crossbeam_utils::CachePadded;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token, Waker};

@@ -18,9 +18,9 @@
 mod buffers;
 mod message;
 
-use super::backend::{Backend, Event, Received, Waker};
+use super::backend::{Backend, Event, Waker};
 use super::buffer::{Input, Output, Pool};
-use super::stream::Stream;
+use super::stream::{Received, Stream};
 use crate::observability::stats::Counters;
 use buffers::{Buffers, GROUP};
 use crossbeam_utils::CachePadded;

@@ -1,6 +1,5 @@
 //! A worker thread: one event loop over its connections.
 
-use super::acceptor::Stopper;
 use super::backend::{Backend, Event, Waker};
 use super::buffer::Pool;
 use super::connection::{Connection, Ending, NextState, OUTPUT_LIMIT, Terms};
@@ -16,6 +15,7 @@ use crate::limits::slow_clients::{MIN_BYTES, PERIOD};
 use crate::observability::log::{Level, Log};
 use crate::observability::stats::Counters;
 use crate::options::{Binding, IoKind};
+use crate::process::stopper::Stopper;
 use crossbeam_utils::CachePadded;
 use relativist_memcache as memcache;
 use relativist_store::MAX_BATCH_KEYS;

@@ -15,24 +15,22 @@
 //! hashing guesses does not find the key. The keys themselves are kept only if the operator wants
 //! to see them ([`Mode::Clear`]).
 
+mod report;
 mod sketch;
 mod storms;
 mod window;
 
+use crate::observability::counter::Counter;
 use crate::observability::log::{Level, Log};
-use crate::observability::stats::Counter;
 use clap::ValueEnum;
 use relativist_memcache::encode_percent;
+pub use report::{HotKey, Kind, REPORTED, Report};
 use sketch::Counted;
-use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use storms::Storms;
 use window::Window;
-
-/// The number of keys in a report.
-pub const REPORTED: usize = 16;
 
 /// About the number of keys that a thread samples in a second, of each kind. A minute of one thread
 /// has a million samples then. That is enough to distinguish the sixteenth key of Zipf's
@@ -58,28 +56,6 @@ impl Mode {
             Mode::Off => "off",
             Mode::Hashed => "hashed",
             Mode::Clear => "clear",
-        }
-    }
-}
-
-/// What was done with a key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// Asked for or touched, found or not. The bytes are those of the values sent.
-    Read,
-    /// Stored, counted up or down, or deleted. The bytes are those of the values received.
-    Write,
-}
-
-impl Kind {
-    /// Both kinds.
-    pub const ALL: [Kind; 2] = [Kind::Read, Kind::Write];
-
-    /// Its name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Read => "read",
-            Kind::Write => "write",
         }
     }
 }
@@ -186,50 +162,6 @@ pub struct HotKeys {
     mode: Mode,
     hasher: RandomState,
     storms: Mutex<Storms>,
-}
-
-/// A hot key.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct HotKey {
-    hash: u64,
-    /// The hash in hexadecimal; or the key, with special characters as in `watch`.
-    pub name: String,
-    /// How often it was used.
-    pub events: u64,
-    /// The bytes of its values.
-    pub bytes: u64,
-}
-
-/// The hot keys of one kind.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Report {
-    /// The length of the time that was observed, about a minute.
-    pub seconds: u32,
-    /// How often all keys were used.
-    pub events: u64,
-    /// At most [`REPORTED`] keys, the most used first.
-    pub keys: Vec<HotKey>,
-}
-
-impl Report {
-    /// Converts a sum over the observed time.
-    pub fn per_second(&self, sum: u64) -> f64 {
-        sum as f64 / f64::from(self.seconds)
-    }
-
-    /// Adds the keys of a tenant, which are other keys.
-    pub(crate) fn join(&mut self, tenant: &str, other: Report) {
-        self.events += other.events;
-        let named = other.keys.into_iter().map(|key| HotKey { name: format!("{tenant}/{}", key.name), ..key });
-        self.keys.extend(named);
-        self.keys.sort_by_key(|key| Reverse(key.events));
-        self.keys.truncate(REPORTED);
-    }
-
-    /// The key's share of all events.
-    pub fn share(&self, key: &HotKey) -> f64 {
-        key.events as f64 / self.events.max(1) as f64
-    }
 }
 
 impl HotKeys {

@@ -10,7 +10,7 @@
 //! `--admin` read it. The histograms of the crate `hdrhistogram` are recorded through `&mut`: a
 //! reader would need a lock on the path of commands, or their channel to another thread.
 
-use crate::observability::stats::Counter;
+use crate::observability::counter::Counter;
 use relativist_memcache::binary::Opcode;
 use relativist_memcache::{Command, MetaVerb};
 use std::time::{Duration, Instant};

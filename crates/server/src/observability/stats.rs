@@ -5,42 +5,13 @@
 //! sums, and `stats` reports the difference to them. Metrics are never reset: they are sums since
 //! the start, as Prometheus expects.
 
+use crate::observability::counter::Counter;
 use crate::observability::hot_keys::{self, HotKeys, ThreadKeys};
 use crate::observability::latency::{Distribution, Kind, Latencies};
 use crate::observability::log::Log;
 use crossbeam_utils::CachePadded;
 use relativist_store::SweepStats;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// A number that one thread increases and all threads may read.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `amount`. Only for the one thread that owns the counter: two would lose counts.
-    pub fn add(&self, amount: u64) {
-        // Relaxed: no other data depends on the count. A load and a store suffice for a single
-        // writer.
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-    }
-
-    /// Adds one. Only for the owner, like [`add`](Self::add).
-    pub fn bump(&self) {
-        self.add(1);
-    }
-
-    /// Changes the number. Only for the owner, like [`add`](Self::add).
-    pub(crate) fn set(&self, number: u64) {
-        // Relaxed: as in `add`.
-        self.0.store(number, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: as in `add`.
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {

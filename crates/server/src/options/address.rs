@@ -1,8 +1,32 @@
 //! The addresses to listen on (`-l`).
 
-use super::{Binding, ClientCertificate, Security};
+use super::{ClientCertificate, Security};
+use clap::ValueEnum;
 use std::fmt;
 use std::str::FromStr;
+
+/// Which protocols a connection may speak.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Binding {
+    /// Detect the protocol by the first byte of the connection
+    #[default]
+    Auto,
+    /// Text protocol
+    Ascii,
+    /// Binary protocol
+    Binary,
+}
+
+impl Binding {
+    /// Its name in `stats settings`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Binding::Auto => "auto-negotiate",
+            Binding::Ascii => "ascii",
+            Binding::Binary => "binary",
+        }
+    }
+}
 
 /// An address to listen on.
 #[derive(Clone, Debug, Eq, PartialEq)]

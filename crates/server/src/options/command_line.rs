@@ -119,6 +119,15 @@ impl CommandLine {
 }
 
 impl Options {
+    /// Parses a command line, program name first, and the file that its `--config` names.
+    ///
+    /// # Errors
+    /// A message of clap if an option or the file is invalid. Requests for help or version are
+    /// errors with kinds of their own.
+    pub fn parse_from_args<T: Into<OsString>>(args: impl IntoIterator<Item = T>) -> Result<Options, clap::Error> {
+        CommandLine::parse(args, PathBuf::new()).map(|line| line.options)
+    }
+
     /// These options, with those of `new` that a running server can change.
     pub(crate) fn with_changes(&self, new: &Options) -> Options {
         let ssl = super::Ssl {
@@ -171,13 +180,6 @@ impl Options {
             *path = folder.join(&*path);
         }
     }
-}
-
-/// The first line of a message of clap, which has the problem.
-pub(crate) fn problem(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    first.strip_prefix("error: ").unwrap_or(first).into()
 }
 
 fn texts(matches: &ArgMatches, extended: &[String]) -> Texts {
@@ -241,6 +243,7 @@ mod tests {
     fn value_of(name: &str) -> &'static str {
         match name {
             "hot-keys" => "=off",
+            #[cfg(feature = "global-lock")]
             "engine" => "=global-lock",
             "io" => "=epoll",
             "log-format" => "=json",

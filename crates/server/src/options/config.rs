@@ -12,7 +12,7 @@
 //! line, so the same checks apply. The real command line takes precedence over the file. `extended`
 //! is the exception: both count, in this order.
 
-use super::{Options, problem};
+use super::Options;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
@@ -114,6 +114,13 @@ fn word(flag: &str, name: &str, value: &Spanned<DeValue<'_>>) -> Result<String, 
 fn check(command: &Command, words: &[String]) -> Result<(), String> {
     let line = std::iter::once(command.get_name()).chain(words.iter().map(String::as_str));
     command.clone().try_get_matches_from(line).map(drop).map_err(|error| problem(&error))
+}
+
+/// The first line of a message of clap, which has the problem.
+pub(crate) fn problem(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or(first).into()
 }
 
 #[cfg(test)]

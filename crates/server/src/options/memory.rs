@@ -1,8 +1,10 @@
 //! The value of `-m`: a number of MiB, or `auto`.
 
-use super::MEBIBYTE;
 use crate::process::memory::{Bound, lowest_bound};
 use std::str::FromStr;
+
+/// Bytes in a MiB.
+pub(super) const MEBIBYTE: usize = 1 << 20;
 
 /// What `auto` leaves at least, in MiB: for buffers of connections (64 unless `-o
 /// read_buf_mem_limit` changes that), threads, and the program itself.

@@ -134,8 +134,7 @@ fn command_lines_of_memcached_are_accepted() {
 
 #[test]
 fn the_last_of_repeated_options_counts() {
-    let repeated =
-        parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --engine global-lock --engine relativistic");
+    let repeated = parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --io epoll --io auto");
     assert_eq!(repeated.unwrap(), parse("r -t 2 -m 3 -A -d -s /b").unwrap());
     let adding_up = parse("r -l a -l b -v -v -o track_sizes -o idle_timeout=5").unwrap();
     assert_eq!((adding_up.listen.len(), adding_up.verbose, adding_up.extended.idle_timeout), (2, 2, 5));

@@ -2,7 +2,6 @@
 
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
-use crate::options::Options;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork, setsid};
 use std::fs::{File, OpenOptions};
@@ -10,13 +9,9 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes a daemon leave its working directory, so that the file system can be unmounted. With `-r`
-/// it stays, because core files are written there.
-pub(crate) fn leave_folder(options: &Options, log: &Log) {
-    if options.daemon
-        && !options.enable_coredumps
-        && let Err(error) = std::env::set_current_dir("/")
-    {
+/// Makes a daemon leave its working directory, so that the file system can be unmounted.
+pub(crate) fn leave_folder(log: &Log) {
+    if let Err(error) = std::env::set_current_dir("/") {
         log.write(Level::Warning, format_args!("cannot leave the present folder (-d): {error}"));
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::error::StartError;
 use crate::observability::log::{Level, Log};
-use crate::options::Options;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 
@@ -12,11 +11,11 @@ pub(crate) fn descriptors_of_our_own(threads: u16) -> u64 {
     64 + 2 * u64::from(threads)
 }
 
-/// Raises the limit on open files so that all connections can be open.
-pub(crate) fn allow_connections(options: &Options, log: &Log) {
-    let connections = u64::from(options.conn_limit);
+/// Raises the limit on open files so that a server with `threads` workers can have this number of
+/// connections.
+pub(crate) fn allow_connections(connections: u32, threads: u16, log: &Log) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
-    let wanted = connections + descriptors_of_our_own(options.threads);
+    let wanted = u64::from(connections) + descriptors_of_our_own(threads);
     if soft >= wanted {
         return;
     }
@@ -31,28 +30,26 @@ pub(crate) fn allow_connections(options: &Options, log: &Log) {
     }
 }
 
-/// Raises the limits that `-r` and `-k` ask for, as far as this user may.
-pub(crate) fn raise_limits(options: &Options) -> Result<(), StartError> {
-    if options.enable_coredumps {
-        let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap_or_default();
-        setrlimit(Resource::RLIMIT_CORE, hard, hard)
-            .map_err(|error| StartError::System("cannot allow core files (-r)".into(), error.into()))?;
-    }
-    if options.lock_memory && setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
+/// Allows core files (`-r`), as large as this user may allow.
+pub(crate) fn allow_core_files() -> Result<(), StartError> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap_or_default();
+    setrlimit(Resource::RLIMIT_CORE, hard, hard)
+        .map_err(|error| StartError::System("cannot allow core files (-r)".into(), error.into()))
+}
+
+/// Raises the limit on locked memory for `-k`, as far as this user may.
+pub(crate) fn raise_lock_limit() {
+    if setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY).is_err() {
         let (_, hard) = getrlimit(Resource::RLIMIT_MEMLOCK).unwrap_or_default();
         // If this fails, too, `lock_memory` logs a warning.
         let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
     }
-    Ok(())
 }
 
 /// Locks memory for `-k`. Call this after root is given up: from then on the limit on locked
 /// memory, from which root is exempt, holds for every new mapping. With a limit this locks nothing,
 /// because the kernel would refuse threads and blocks of items beyond it.
-pub(crate) fn lock_memory(options: &Options, log: &Log) {
-    if !options.lock_memory {
-        return;
-    }
+pub(crate) fn lock_memory(log: &Log) {
     // Pages are locked when they are used first: the server maps more than `-m` allows it to use.
     let on_fault = MlockAllFlags::from_bits_retain(nix::libc::MCL_ONFAULT);
     let is_locked = if has_no_lock_limit() {

@@ -1,11 +1,11 @@
 //! The sockets of a server: those that systemd has opened, those of a predecessor, and new ones.
 
+use crate::admin::Admin;
 use crate::error::StartError;
-use crate::handover::{Inherited, Passed};
 use crate::net::{Bound, Listener, adopt, bind_clients, bind_tcp, bind_udp, bind_unix, discard_waiting};
-use crate::observability::admin::Admin;
 use crate::observability::log::{Level, Log};
 use crate::options::{Address, Options};
+use crate::process::inherited::{Inherited, Passed};
 use crate::process::systemd;
 use mio::net::UdpSocket;
 use socket2::Socket;

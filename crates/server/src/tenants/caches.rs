@@ -1,7 +1,9 @@
 //! The caches of all tenants.
 
 use super::Plan;
-use crate::options::{EngineKind, Options};
+#[cfg(feature = "global-lock")]
+use crate::options::EngineKind;
+use crate::options::Options;
 use crate::security::auth::TenantLine;
 use relativist_store::{Cache, Clock, OutOfMemory};
 use std::sync::Arc;
@@ -44,9 +46,8 @@ pub(crate) fn empty_cache(clock: &Arc<Clock>, options: &Options, bytes: usize) -
     let cache = if options.debug_time { cache } else { cache.with_random_cas() };
     let cache = if options.disable_evictions { cache.without_eviction() } else { cache };
     let cache = if options.no_sizing { cache } else { cache.with_sizing(options.threads.into()) };
+    #[cfg(feature = "global-lock")]
+    let cache = if options.engine == EngineKind::GlobalLock { cache.with_global_lock() } else { cache };
     cache.set_evict_for(options.extended.evict_for);
-    Ok(match options.engine {
-        EngineKind::Relativistic => cache,
-        EngineKind::GlobalLock => cache.with_global_lock(),
-    })
+    Ok(cache)
 }

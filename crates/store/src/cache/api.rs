@@ -4,7 +4,7 @@ use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::new::New;
 use crate::item::status::Marks;
-use crate::memory::allocator::OutOfMemory;
+use crate::memory::request::OutOfMemory;
 
 /// The content of a new item, as the classic protocol has it.
 #[derive(Clone, Copy, Debug)]

@@ -42,7 +42,7 @@ pub(crate) fn random() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist::raw;
+    use relativist_table as raw;
 
     /// The bucket of a key in a table of 2^`bits`.
     fn bucket(hasher: &KeyHasher, bits: u32, key: &[u8]) -> usize {

@@ -2,18 +2,17 @@
 
 use crate::MAX_BATCH_KEYS;
 use crate::cache::Cache;
-use crate::cache::update::Step;
+use crate::cache::change::Step;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::ItemRef;
 use crate::item::key::{HashedKey, is_equal};
 use crate::item::status::Status;
-use crate::item::value_ref::ValueSource;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
-use relativist::raw::{CompactLink, Hash};
+use relativist_core::prefetch::prefetch;
 use relativist_rcu::Guard;
-use relativist_rcu::prefetch::prefetch;
+use relativist_table::{CompactLink, Hash};
 use std::ptr::NonNull;
 
 /// The number of items that one call of a scan shows, or some more: a scan never stops within a
@@ -21,8 +20,19 @@ use std::ptr::NonNull;
 const SCANNED_AT_ONCE: usize = 64;
 
 impl Cache {
+    /// Looks up `key`. If there is an item, passes it to `visit`, in the state before this access.
+    /// The item then counts as fetched.
+    pub fn get(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        let lookup = self.look_up(key, visit);
+        #[cfg(feature = "test-hooks")]
+        self.hooks.iter().for_each(|hooks| hooks.after_get(self, key));
+        lookup
+    }
+
     #[inline(always)]
-    pub(crate) fn get_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+    fn look_up(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
@@ -38,12 +48,12 @@ impl Cache {
         self.get_locked(key.bytes, key.hash, &guard, visit)
     }
 
-    #[inline(always)]
-    pub(crate) fn get_many_inner(
-        &self,
-        keys: &[&[u8]],
-        mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool,
-    ) -> usize {
+    /// Looks up several keys as [`get`](Self::get) does, one after the other, and calls `visit` for
+    /// each with the key's index and the item, or the reason why there is none. Ends when `visit`
+    /// returns false, or after [`MAX_BATCH_KEYS`] keys. Returns the number of keys looked up.
+    pub fn get_many(&self, keys: &[&[u8]], mut visit: impl FnMut(usize, Result<Hit<'_>, Lookup>) -> bool) -> usize {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let keys = &keys[..keys.len().min(MAX_BATCH_KEYS)];
         let mut guard = relativist_rcu::read();
@@ -77,8 +87,16 @@ impl Cache {
         keys.len()
     }
 
-    #[inline(always)]
-    pub(crate) fn peek_inner(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+    /// Prefetches the memory that commands on these keys will read, for at most [`MAX_BATCH_KEYS`]
+    /// keys, so that their cache misses overlap. Changes nothing, and takes no lock.
+    pub fn prefetch(&self, keys: &[&[u8]]) {
+        self.prefetch_keys(keys, &relativist_rcu::read());
+    }
+
+    /// Looks up `key`. If there is an item, passes it to `visit`. Does not count as an access.
+    pub fn peek(&self, key: &[u8], visit: impl FnOnce(Hit<'_>)) -> Lookup {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         let key = self.hashed(key);
@@ -92,14 +110,19 @@ impl Cache {
         state
     }
 
-    pub(crate) fn scan_inner(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+    /// Passes some items to `visit`, and returns the cursor to continue from; none when all items
+    /// were passed. Begin with cursor 0. An item that exists from the first call to the last is
+    /// passed once.
+    pub fn scan(&self, cursor: u64, mut visit: impl FnMut(Hit<'_>)) -> Option<u64> {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
         self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
             // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
             let item = unsafe { ItemRef::of_link(link) };
             if self.store.state(item, now) == Lookup::Hit {
-                visit(item.hit(now));
+                visit(Hit::of(item, now));
             }
         })
     }
@@ -112,8 +135,8 @@ impl Cache {
             let item = unsafe { ItemRef::of_link(link) };
             let layout = item.layout();
             memory.keys += layout.key_len;
-            memory.values += layout.value_len();
-            memory.item_headers += layout.size() - layout.key_len - layout.value_len();
+            memory.values += layout.value_len;
+            memory.item_headers += layout.size() - layout.key_len - layout.value_len;
             memory.alignment += item.footprint() - layout.size();
         })
     }
@@ -121,7 +144,7 @@ impl Cache {
     /// The hit for `item` at `now`, with its memory, so that its value can be pinned.
     #[inline(always)]
     pub(crate) fn show<'a>(&'a self, item: ItemRef<'a>, now: u32) -> Hit<'a> {
-        Hit { source: Some(ValueSource::new(item, self.store.allocator.pinned())), ..item.hit(now) }
+        Hit { pinned: Some(self.store.allocator.pinned()), ..Hit::of(item, now) }
     }
 
     /// Records an access of `item`, and returns the hit as it was before. None if the record would
@@ -146,8 +169,7 @@ impl Cache {
 
     #[inline(always)]
     fn show_with<'a>(&'a self, item: ItemRef<'a>, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
-        let source = Some(ValueSource::new(item, self.store.allocator.pinned()));
-        Hit { source, ..item.hit_with(status, expiry, now) }
+        Hit { pinned: Some(self.store.allocator.pinned()), ..Hit::with(item, status, expiry, now) }
     }
 
     /// The item under `key`, even if it has expired or was flushed, and its status.
@@ -222,11 +244,4 @@ impl Cache {
     pub(crate) fn remove_absent(&self, key: HashedKey<'_>, guard: &Guard) {
         self.change(key, guard, |_, _, _| (Step::Keep, ()));
     }
-}
-
-/// Whether a link that the table shows belongs to the item with this key.
-pub(crate) fn has_key(key: &[u8]) -> impl Fn(NonNull<CompactLink>) -> bool {
-    // SAFETY: the table holds links of items only, and shows those that the caller's read section
-    // protects.
-    move |link| is_equal(unsafe { ItemRef::of_link(link) }.key(), key)
 }

@@ -5,8 +5,8 @@ use crate::cache::api::{Change, Content, CountError, Mode, Present, Store};
 use crate::cache::arithmetic::{Direction, apply, parse};
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
+use crate::item::large_value::ReservedValue;
 use crate::item::new::{New, Value};
-use crate::item::reserved::ReservedValue;
 use crate::item::status::Marks;
 
 impl Cache {

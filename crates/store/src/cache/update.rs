@@ -1,28 +1,18 @@
-//! Updates: what happens under the lock of a key's bucket.
+//! Commands that change an item.
 
 use crate::cache::Cache;
 use crate::cache::api::{Change, Present};
-use crate::cache::lookup::has_key;
-use crate::item::hit::{Hit, Lookup};
+use crate::cache::change::{Moment, Step};
+use crate::item::hit::Hit;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
-use crate::item::layout::Layout;
-use crate::item::new::{New, Value};
-use crate::item::reserved::{ItemShape, ReservedValue};
+use crate::item::large_value::ReservedValue;
+use crate::item::layout::{ItemShape, Layout};
+use crate::item::new::{ItemInit, New, Value};
 use crate::item::status::Status;
-use crate::item::unlinked::{ItemInit, UnlinkedItem};
-use crate::memory::allocator::{AllocContext, OutOfMemory};
+use crate::item::unlinked::UnlinkedItem;
+use crate::memory::request::{AllocContext, OutOfMemory};
 use crate::sizing::Kind;
-use relativist::raw::Entry;
-use relativist_rcu::Guard;
-
-/// When a change under a bucket's lock happens.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) now: u32,
-    /// The line of the last flush.
-    pub(crate) line: u64,
-}
 
 /// Why a step cannot be taken.
 enum Obstacle {
@@ -38,29 +28,21 @@ impl From<OutOfMemory> for Obstacle {
     }
 }
 
-/// The step to take with the item in a bucket.
-pub(crate) enum Step<'e> {
-    /// Leave the item.
-    Keep,
-    /// Leave the bucket as it is, because the change begins again.
-    Retry,
-    /// Put this item in its place.
-    Put(UnlinkedItem<'e>),
-    /// Put this copy in its place, which has the same number.
-    Copy(UnlinkedItem<'e>),
-    /// Unlink the item.
-    Remove,
-}
-
 impl Cache {
-    #[inline]
-    pub(crate) fn put_inner<R>(
+    /// Stores `new` if `permit`, which is passed the present item, allows it; then passes the new
+    /// item to `visit`. The new item is written before the key is locked.
+    ///
+    /// # Errors
+    /// When there is no room. `permit` was not called then.
+    pub fn put<R>(
         &self,
         key: &[u8],
         new: &New<'_>,
         permit: impl FnOnce(Present<'_>) -> (bool, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         let (key, mut permit) = (self.hashed(key), Some(permit));
         loop {
             let unlinked = self.write(key, new)?;
@@ -70,7 +52,7 @@ impl Cache {
                     return (Step::Retry, None);
                 }
                 let (now, permit) = (moment.now, permit.take().expect("it is called only here, and then this ends"));
-                let (is_permitted, result) = permit(Present { item: item.map(|item| item.hit(now)), lookup, now });
+                let (is_permitted, result) = permit(Present { item: item.map(|item| Hit::of(item, now)), lookup, now });
                 let kind = is_permitted.then_some(Kind::Store { replaces: item.is_some() });
                 (if is_permitted { Step::Put(unlinked) } else { Step::Keep }, Some((kind, result)))
             });
@@ -100,13 +82,24 @@ impl Cache {
         }
     }
 
-    #[inline]
-    pub(crate) fn update_inner<'a, R>(
+    /// Passes the item under `key` to `decide`, makes the change that it returns, and then passes
+    /// the resulting item, if there is one, to `show`. If the change is a
+    /// [mark](crate::Change::Mark), that item has the marks and the idle time that it had just
+    /// before the change. They may differ from those that `decide` saw, because lookups take no
+    /// lock. The key is locked while `decide` runs, so it must not call the cache. It may be called
+    /// again; only its last answer counts.
+    ///
+    /// # Errors
+    /// When there is no room for the new item, or for the first expiry of an item. Nothing was
+    /// changed then.
+    pub fn update<'a, R>(
         &self,
         key: &[u8],
         mut decide: impl FnMut(Present<'_>) -> (Change<'a>, R),
         show: impl FnOnce(Hit<'_>),
     ) -> Result<R, OutOfMemory> {
+        #[cfg(feature = "global-lock")]
+        let _locked = self.take_global_lock();
         // Waiting for room must happen outside the read section.
         let (key, mut show) = (self.hashed(key), Some(show));
         self.with_room(|| {
@@ -133,7 +126,7 @@ impl Cache {
         let (mut before, mut kind) = (None, None);
         let (outcome, item, now) = self.change(key, &guard, |item, lookup, moment| {
             let now = moment.now;
-            let hit = item.map(|item| item.hit(now));
+            let hit = item.map(|item| Hit::of(item, now));
             let (change, result) = decide(Present { item: hit, lookup, now });
             kind = kind_of(&change, item.is_some());
             match self.step(key, change, item, moment) {
@@ -168,8 +161,7 @@ impl Cache {
     /// Reserves memory for the value of a new item, so that the value is received directly into its
     /// final place. Fill the memory, and then [put](Value::Reserved) it. None if the value is too
     /// small for this to pay, or if too much is reserved already: receive the value elsewhere then.
-    /// May evict and wait as [`put`](Self::put) does. Takes no global lock, because this concerns
-    /// no key.
+    /// May evict and wait as [`put`](Self::put) does.
     pub fn reserve(&self, shape: &ItemShape) -> Option<ReservedValue> {
         if !shape.is_large() || shape.key_len + shape.value_len > self.max_item {
             return None;
@@ -177,67 +169,6 @@ impl Cache {
         let layout = Layout::of(shape, false);
         let pinned = self.with_room(|| self.store.allocator.pin_new(layout.footprint(), || self.store.table_charge()));
         pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
-    }
-
-    /// Makes the change that `decide` returns for the item under `key`, which it is passed if the
-    /// item is alive. Returns the item that is there then. The bucket is locked while `decide`
-    /// runs. An expired or flushed item is unlinked.
-    pub(crate) fn change<'e, 'g, R>(
-        &'e self,
-        key: HashedKey<'_>,
-        guard: &'g Guard,
-        decide: impl FnOnce(Option<ItemRef<'g>>, Lookup, Moment) -> (Step<'e>, R),
-    ) -> (R, Option<ItemRef<'g>>, u32) {
-        let now = self.store.begin();
-        let item_of = |link| {
-            // SAFETY: the links of this table are those of items, and items that are linked during
-            // the read section of `guard` stay allocated until it ends.
-            unsafe { ItemRef::<'g>::of_link(link) }
-        };
-        let entry = self.store.table.entry(key.hash, has_key(key.bytes), guard);
-        // Read under the lock. Otherwise the change could replace an item that was stored after a
-        // flush by one that this flush covers.
-        let moment = Moment { now, line: self.store.flush.line() };
-        let present = match &entry {
-            Entry::Vacant(_) => None,
-            Entry::Occupied(entry) => Some(item_of(entry.get())),
-        };
-        let state = present.map_or(Lookup::Miss, |item| self.store.state_at(item, now, moment.line));
-        let live = present.filter(|_| state == Lookup::Hit);
-        let (step, result) = decide(live, state, moment);
-        match entry {
-            Entry::Vacant(entry) => {
-                let Step::Put(unlinked) = step else { return (result, None, now) };
-                // SAFETY: a fresh link with the entry's hash; it stays allocated until it was
-                // removed and a grace period passed, see `ItemAllocator::release`.
-                let item = unlinked.link(guard, |link| unsafe { entry.insert(link) });
-                (result, Some(item), now)
-            }
-            Entry::Occupied(entry) => {
-                let item = present.expect("the entry is occupied");
-                let left = match step {
-                    Step::Retry => return (result, None, now),
-                    Step::Keep if live.is_some() => return (result, live, now),
-                    Step::Keep | Step::Remove => {
-                        entry.remove();
-                        None
-                    }
-                    Step::Put(unlinked) | Step::Copy(unlinked) => {
-                        match live {
-                            Some(item) => unlinked.inherit(item),
-                            None => self.store.count_reclaimed(item, state, guard),
-                        }
-                        let linking = unlinked.begin_link(guard);
-                        // SAFETY: as for `insert` above.
-                        unsafe { entry.replace(linking.link()) };
-                        Some(linking.finish())
-                    }
-                };
-                // SAFETY: unlinked just now, within the section of `guard`.
-                unsafe { item.free_item(&self.store.allocator, guard) };
-                (result, left, now)
-            }
-        }
     }
 
     /// Writes a new item for `new` under `key`. `present` is the value of the item that it
@@ -355,9 +286,12 @@ fn kind_of(change: &Change<'_>, is_present: bool) -> Option<Kind> {
 mod tests {
     use super::*;
     use crate::cache::api::{Content, Mode};
+    use crate::cache::change::has_key;
     use crate::clock::Clock;
     use crate::expiry::Expiry;
+    use crate::item::hit::Lookup;
     use crate::item::status::Marks;
+    use relativist_table::Entry;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;

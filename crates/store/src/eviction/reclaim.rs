@@ -1,10 +1,18 @@
 //! The steps that make room when there is none.
 
-use crate::memory::allocator::{ItemAllocator, TableMemory};
+use crate::memory::allocator::ItemAllocator;
 use crate::memory::pool::{BlockPool, Victim};
 use relativist_rcu::GracePeriod;
 use std::mem;
 use std::sync::MutexGuard;
+
+/// The memory of the table.
+pub(crate) struct TableMemory {
+    pub(crate) bytes: usize,
+    /// The bytes of the table, and of its next array if it grows soon.
+    pub(crate) charge: usize,
+    pub(crate) is_resizing: bool,
+}
 
 /// The state of making room for one item.
 pub(crate) struct Reclaim {
@@ -179,8 +187,8 @@ impl ItemAllocator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::allocator::AllocContext;
     use crate::memory::block::Block;
+    use crate::memory::request::AllocContext;
 
     /// Memory for a resize in progress becomes free, so stores wait for it. Memory for a resize
     /// that has not begun does not.

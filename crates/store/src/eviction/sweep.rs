@@ -27,16 +27,15 @@ use crate::eviction::item_store::ItemStore;
 use crate::eviction::reclaim::ReclaimStep;
 use crate::eviction::schedule::Schedule;
 use crate::expiry::Expiry;
-use crate::item::hit::Lookup;
+use crate::item::hit::{Hit, Lookup};
 use crate::item::item_ref::{ItemRef, items_of};
-use crate::item::status::Marks;
-use crate::item::status::VISIT_INTERVAL;
+use crate::item::status::{Marks, VISIT_INTERVAL};
 use crate::item::unlinked::UnlinkedItem;
 use crate::memory::block::Block;
 use crate::memory::pool::{Purpose, Swept, Victim};
 use crate::policy;
 use crate::usage::SweepStats;
-use relativist::raw::Entry;
+use relativist_table::Entry;
 
 /// The fate of an item whose block was swept.
 #[derive(Eq, PartialEq)]
@@ -238,7 +237,7 @@ impl Sweep<'_> {
     /// holds the block.
     fn count(&mut self, item: ItemRef<'_>, state: Lookup) {
         let Sweep { store, purpose, now, counts, .. } = self;
-        let hit = item.hit(*now);
+        let hit = Hit::of(item, *now);
         let is_unfetched = u64::from(!hit.marks.has(Marks::FETCHED));
         if state != Lookup::Hit {
             *if *purpose == Purpose::Expire { &mut counts.crawler_reclaimed } else { &mut counts.reclaimed } += 1;

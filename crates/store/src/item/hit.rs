@@ -2,11 +2,13 @@
 
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
+use crate::item::large_value::ValueRef;
 use crate::item::new::{New, Value, decimal_digits};
 use crate::item::status::{Marks, Status};
-use crate::item::value_ref::{ValueRef, ValueSource};
-use crate::memory::block_ref::LARGE_VALUE;
+use crate::memory::block;
+use crate::memory::block_ref::{LARGE_VALUE, PinnedBlocks};
 use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
 
 /// A found item.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +30,8 @@ pub struct Hit<'a> {
     pub size: usize,
     /// The second of this view.
     pub now: u32,
-    /// The item's memory, if its value may be pinned.
-    pub source: Option<ValueSource<'a>>,
+    /// The pinned blocks of the cache, if the value may be pinned.
+    pub(crate) pinned: Option<&'a Arc<PinnedBlocks>>,
     /// The item's numbers. They are not read yet, because most commands do not need them, and they
     /// may lie in another cache line.
     pub(crate) numbers: Numbers<'a>,
@@ -63,6 +65,34 @@ fn number_of(item: ItemRef<'_>, status: Status) -> u64 {
     item.number_in(item.layout_with(status))
 }
 
+impl<'a> Hit<'a> {
+    /// The view of `item` at `now`.
+    #[inline(always)]
+    pub(crate) fn of(item: ItemRef<'a>, now: u32) -> Hit<'a> {
+        let status = item.status().load();
+        Hit::with(item, status, item.expiry_with(status), now)
+    }
+
+    /// Like [`of`](Self::of), with a `status` and an `expiry` read before. Inlined, so that unused
+    /// fields are not read.
+    #[inline(always)]
+    pub(crate) fn with(item: ItemRef<'a>, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
+        let layout = item.layout_with(status);
+        Hit {
+            key: item.key_with(status),
+            flags: item.flags_in(layout),
+            value: item.value_in(layout),
+            expiry,
+            idle: status.idle(now),
+            marks: status.marks().with_client_cas(layout.has_cas),
+            size: block::footprint(layout.size()),
+            now,
+            pinned: None,
+            numbers: Numbers { item, status },
+        }
+    }
+}
+
 impl Hit<'_> {
     /// Returns the CAS value: different from that of all items stored before and after, unless a
     /// client has set it. Wait-free, in constant time.
@@ -82,7 +112,7 @@ impl Hit<'_> {
     /// [`LARGE_VALUE`], or if too much is pinned already: copy it then.
     #[inline(always)]
     pub fn pin(&self) -> Option<ValueRef> {
-        if self.value.len() < LARGE_VALUE { None } else { self.source.and_then(ValueSource::pin) }
+        if self.value.len() < LARGE_VALUE { None } else { ValueRef::pin(self.numbers.item, self.pinned?) }
     }
 
     /// Seconds until the item expires; none for never.

@@ -1,14 +1,12 @@
 //! A shared reference to an item that is in the table, or was.
 
 use crate::expiry::Expiry;
-use crate::item::hit::{Hit, Numbers};
-use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at, status_at};
-use crate::item::status::{AtomicStatus, Marks, Status};
-use crate::item::unlinked::ItemInit;
+use crate::item::layout::{CLIENT_CAS, HAS_CAS, HEADER, Layout, NUMBER, SHORT, STATUS, link_at, status_at};
+use crate::item::status::{AtomicStatus, Status};
 use crate::memory::allocator::ItemAllocator;
 use crate::memory::block::{self, Block};
-use relativist::raw::{CompactLink, Hash};
 use relativist_rcu::Guard;
+use relativist_table::{CompactLink, Hash};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,8 +25,8 @@ impl<'a> ItemRef<'a> {
     /// The item that `link` is embedded in.
     ///
     /// # Safety
-    /// `link` comes from [`UnlinkedItem::link`], directly or by way of the table, and the item
-    /// stays allocated for `'a`.
+    /// `link` is the link of an item, directly or by way of the table, and the item stays allocated
+    /// for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn of_link(link: NonNull<CompactLink>) -> ItemRef<'a> {
         // SAFETY: the item is allocated, and what changes in a link is atomic.
@@ -36,11 +34,10 @@ impl<'a> ItemRef<'a> {
         // Computed without a branch: -1 if the status is first, otherwise 0.
         let mask = -isize::from(is_status_first);
         const LINK: isize = size_of::<CompactLink>().cast_signed();
-        const STATUS: isize = size_of::<AtomicStatus>().cast_signed();
         // SAFETY: both places are in the item. It begins with the status if that is first, and
         // otherwise with the link, which the status follows.
         unsafe {
-            let address = link.cast::<u8>().offset(mask * STATUS);
+            let address = link.cast::<u8>().offset(mask * STATUS.cast_signed());
             ItemRef { address, status: address.offset(LINK + mask * LINK).cast(), lifetime: PhantomData }
         }
     }
@@ -256,59 +253,12 @@ impl<'a> ItemRef<'a> {
     /// # Safety
     /// As for [`free_item`](Self::free_item).
     #[inline]
-    pub(crate) unsafe fn die(self, allocator: &ItemAllocator, guard: &Guard) -> bool {
+    unsafe fn die(self, allocator: &ItemAllocator, guard: &Guard) -> bool {
         let size = self.footprint();
         self.status().set_gone();
         allocator.count_unlinked(size, guard);
         // SAFETY: alive until now.
         unsafe { self.block().free_item(size) }
-    }
-
-    /// The view of the item at `now`.
-    #[inline(always)]
-    pub(crate) fn hit(self, now: u32) -> Hit<'a> {
-        let status = self.status().load();
-        self.hit_with(status, self.expiry_with(status), now)
-    }
-
-    /// Like [`hit`](Self::hit), with a `status` and an `expiry` read before. Inlined, so that
-    /// unused fields are not read.
-    #[inline(always)]
-    pub(crate) fn hit_with(self, status: Status, expiry: Expiry, now: u32) -> Hit<'a> {
-        let layout = self.layout_with(status);
-        Hit {
-            key: self.key_with(status),
-            flags: self.flags_in(layout),
-            value: self.value_in(layout),
-            expiry,
-            idle: status.idle(now),
-            marks: status.marks().with_client_cas(layout.has_cas),
-            size: block::footprint(layout.size()),
-            now,
-            source: None,
-            numbers: Numbers { item: self, status },
-        }
-    }
-
-    /// The contents of a copy, made at `now`.
-    pub(crate) fn init(self, now: u32) -> ItemInit<'a> {
-        let layout = self.layout();
-        ItemInit {
-            hash: self.hash(),
-            key: self.key(),
-            key_len: layout.key_len as u8,
-            flags: self.flags_in(layout),
-            expiry: self.expiry(),
-            has_expiry: layout.options.has_expiry,
-            value: [self.value_in(layout), b""],
-            value_len: layout.value_len as u32,
-            number: Some(self.number_in(layout)),
-            cas: self.client_cas_in(layout),
-            // `UnlinkedItem::take_over` sets everything that is in the status.
-            marks: Marks::NONE,
-            inherits: Marks::NONE,
-            now,
-        }
     }
 
     /// The bytes that the item occupies in its block.
@@ -327,4 +277,16 @@ pub(crate) unsafe fn items_of<'a>(block: Block) -> impl Iterator<Item = ItemRef<
     let at = |address| unsafe { ItemRef::at(address) };
     // SAFETY: the caller's promise.
     unsafe { block.items(move |address| at(address).footprint()) }.map(at)
+}
+
+/// Frees an item that was in a table when the table was dropped.
+///
+/// # Safety
+/// `link` is the link of an item that no thread uses any more, and the allocator is gone or being
+/// dropped.
+pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
+    // SAFETY: the item is allocated until it is freed.
+    let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
+    // SAFETY: only the table still referred to it.
+    unsafe { item.block().sub_live_at_teardown(item.footprint()) };
 }

@@ -1,6 +1,6 @@
 //! Keys with their hashes.
 
-use relativist::raw::Hash;
+use relativist_table::Hash;
 
 /// Whether two keys are equal. Keys of 8 to 16 bytes are compared in place, by their first and last
 /// 8 bytes, which may overlap. (With cases for more lengths, the functions that call this would be

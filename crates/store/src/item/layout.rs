@@ -1,4 +1,4 @@
-//! Items: the table's link, a header, the key and the value, in one piece of a block's memory.
+//! The layout of an item: the table's link, a header, the key and the value, in one piece.
 //!
 //! ```text
 //! 0                 12         12 or 16    13 or 17
@@ -25,17 +25,10 @@
 //! with the same number. Two kinds of items have the field from the beginning, so that such a
 //! command neither copies much nor needs memory that there is not: those with large values, and all
 //! items of a cache that may not evict others.
-//!
-//! An item is written while it is an [`UnlinkedItem`](crate::item::unlinked), owned by one thread.
-//! Once in the table it is shared and does not change, except for its expiry and status, which are
-//! atomic. Readers copy values without a lock, so a new value is always a new item. An item whose
-//! block is evicted may move: a copy with the same number takes its place in the table, and readers
-//! are done with the old one before its memory is used again.
 
-use crate::item::reserved::ItemShape;
-use crate::item::status::AtomicStatus;
 use crate::memory::block::{self, ITEM_ALIGN};
-use relativist::raw::CompactLink;
+use crate::memory::block_ref::LARGE_VALUE;
+use relativist_table::CompactLink;
 use std::ptr::NonNull;
 
 /// The longest key, in bytes.
@@ -46,9 +39,12 @@ pub const ITEM_OVERHEAD: usize = HEADER + 2 * size_of::<u8>();
 
 /// The bytes of link and status. The expiry, if there is one, follows them, because its place must
 /// be aligned.
-pub(crate) const HEADER: usize = size_of::<CompactLink>() + size_of::<AtomicStatus>();
+pub(crate) const HEADER: usize = size_of::<CompactLink>() + STATUS;
 
-const _: () = assert!(align_of::<CompactLink>() == 2 * ITEM_ALIGN && size_of::<AtomicStatus>() == ITEM_ALIGN);
+/// The bytes of the [status](crate::item::status).
+pub(crate) const STATUS: usize = size_of::<u32>();
+
+const _: () = assert!(align_of::<CompactLink>() == 2 * ITEM_ALIGN && STATUS == ITEM_ALIGN);
 const _: () = assert!(HEADER.is_multiple_of(size_of::<u32>()));
 // Otherwise two items would have the same number.
 const _: () = assert!(block::footprint(ITEM_OVERHEAD + 1) >= block::NUMBER_UNIT);
@@ -78,6 +74,26 @@ pub(crate) const NUMBER: usize = 7;
 /// The bytes of a CAS value after the value.
 pub(crate) const CLIENT_CAS: usize = size_of::<u64>();
 
+/// The properties of an item that must be known before its value is received.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ItemShape {
+    /// The length of the key in bytes.
+    pub key_len: usize,
+    /// The length of the value in bytes.
+    pub value_len: usize,
+    /// Whether the item has client flags other than 0.
+    pub has_flags: bool,
+    /// Whether the client sets the CAS value.
+    pub has_cas: bool,
+}
+
+impl ItemShape {
+    /// Whether the value is large enough to be received in place.
+    pub(crate) fn is_large(&self) -> bool {
+        self.value_len >= LARGE_VALUE
+    }
+}
+
 /// The parts of an item.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) struct Layout {
@@ -96,10 +112,6 @@ impl Layout {
         let (has_expiry, is_extended) = (has_expiry || shape.is_large(), has_cas || value_len >> SHORT > 0);
         let options = Options { has_expiry, is_extended, has_flags, has_number: false };
         Layout { options, has_cas, key_len, value_len }
-    }
-
-    pub(crate) fn value_len(&self) -> usize {
-        self.value_len
     }
 
     /// The offset of the value in the item.

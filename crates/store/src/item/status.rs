@@ -18,7 +18,7 @@
 //! change them is refused ([`AtomicStatus::access`]), and continues under the bucket's lock, where
 //! it finds the new item.
 
-use crate::item::layout::Options;
+use crate::item::layout::{Options, STATUS};
 use crate::policy::MAX_VISITS;
 use std::ops::{BitAnd, BitOr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -214,6 +214,8 @@ impl Status {
 /// The status of an item that other threads may read and change.
 #[repr(transparent)]
 pub(crate) struct AtomicStatus(AtomicU32);
+
+const _: () = assert!(size_of::<AtomicStatus>() == STATUS && align_of::<AtomicStatus>() == STATUS);
 
 impl AtomicStatus {
     pub(crate) fn new(status: Status) -> AtomicStatus {

@@ -1,86 +1,16 @@
-//! Items that are not in the table yet: their contents, and writing them.
+//! Items that are not in the table yet: writing them, linking them, and giving them up.
 
 use crate::expiry::Expiry;
 use crate::item::item_ref::ItemRef;
-use crate::item::key::HashedKey;
+use crate::item::large_value::ReservedValue;
 use crate::item::layout::{HAS_CAS, HEADER, Layout, NUMBER, SHORT, link_at};
-use crate::item::new::{New, Value};
-use crate::item::reserved::{ItemShape, ReservedValue};
+use crate::item::new::ItemInit;
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
-use crate::memory::allocator::{AllocContext, ItemAllocator, OutOfMemory};
-use relativist::raw::{CompactLink, Hash};
+use crate::memory::allocator::ItemAllocator;
+use crate::memory::request::{AllocContext, OutOfMemory};
 use relativist_rcu::Guard;
+use relativist_table::CompactLink;
 use std::ptr::NonNull;
-
-/// The contents of a new item: [`New`] with its value resolved. The lengths are checked, so that
-/// writing the item cannot fail once there is memory for it.
-#[derive(Clone, Copy)]
-pub(crate) struct ItemInit<'a> {
-    pub(crate) hash: Hash,
-    pub(crate) key: &'a [u8],
-    pub(crate) key_len: u8,
-    pub(crate) flags: u32,
-    pub(crate) expiry: Expiry,
-    /// Whether the item has room for an expiry.
-    pub(crate) has_expiry: bool,
-    /// The value, in two pieces, each of which may be empty.
-    pub(crate) value: [&'a [u8]; 2],
-    pub(crate) value_len: u32,
-    /// The number, if the item is a copy of the one that has it.
-    pub(crate) number: Option<u64>,
-    pub(crate) cas: Option<u64>,
-    pub(crate) marks: Marks,
-    pub(crate) inherits: Marks,
-    pub(crate) now: u32,
-}
-
-impl<'a> ItemInit<'a> {
-    /// The contents for `new` under `key`, to replace an item with the value `present`. `text` is a
-    /// buffer for a number.
-    ///
-    /// # Panics
-    /// If the key or the value is too long for an item's header.
-    #[inline(always)]
-    pub(crate) fn new(
-        key: HashedKey<'a>,
-        new: &New<'a>,
-        present: &'a [u8],
-        text: &'a mut String,
-        now: u32,
-    ) -> ItemInit<'a> {
-        let value = match new.value {
-            Value::Whole(bytes) => [bytes, b""],
-            Value::Reserved(reserved) => [reserved.value(), b""],
-            Value::Kept => [present, b""],
-            Value::Appended(bytes) => [present, bytes],
-            Value::Prepended(bytes) => [bytes, present],
-            Value::Number(number) => {
-                // Padded here, because `format!` limits the width.
-                *text = number.to_string();
-                text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
-                [text.as_bytes(), b""]
-            }
-        };
-        let HashedKey { bytes: key, hash } = key;
-        let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
-        let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
-        let &New { flags, expiry, cas, marks, inherits, .. } = new;
-        let (has_expiry, number) = (expiry != Expiry::NEVER, None);
-        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, number, cas, marks, inherits, now }
-    }
-
-    pub(crate) fn layout(&self) -> Layout {
-        let shape = ItemShape {
-            key_len: self.key_len.into(),
-            value_len: self.value_len as usize,
-            has_flags: self.flags != 0,
-            has_cas: self.cas.is_some(),
-        };
-        let mut layout = Layout::of(&shape, self.has_expiry);
-        layout.options.has_number = self.number.is_some();
-        layout
-    }
-}
 
 /// An item that is not in the table. Its memory is freed on drop.
 pub(crate) struct UnlinkedItem<'h> {
@@ -101,7 +31,7 @@ impl<'h> UnlinkedItem<'h> {
         allocator: &'h ItemAllocator,
         table: impl FnOnce() -> usize,
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
-        UnlinkedItem::new(&item.init(now), allocator, AllocContext::Relocation { visits }, table)
+        UnlinkedItem::new(&ItemInit::copy(item, now), allocator, AllocContext::Relocation { visits }, table)
     }
 
     /// A copy of `item` with this expiry, to take the place of an item that has no room for one. It
@@ -113,7 +43,7 @@ impl<'h> UnlinkedItem<'h> {
         allocator: &'h ItemAllocator,
         table: impl FnOnce() -> usize,
     ) -> Result<UnlinkedItem<'h>, OutOfMemory> {
-        let init = ItemInit { expiry, has_expiry: true, ..item.init(now) };
+        let init = ItemInit { expiry, has_expiry: true, ..ItemInit::copy(item, now) };
         let copy = UnlinkedItem::new(&init, allocator, AllocContext::UnderBucketLock, table)?;
         copy.item.status().adopt(item.status().pass_on(), now);
         Ok(copy)
@@ -193,39 +123,18 @@ impl<'h> UnlinkedItem<'h> {
         self.item.status().take_over(item.status().pass_on(), visits, now);
     }
 
-    /// Passes the item to `link`, which puts it into the table, and returns it.
-    pub(crate) fn link<'g>(self, guard: &'g Guard, link: impl FnOnce(NonNull<CompactLink>)) -> ItemRef<'g> {
-        let linking = self.begin_link(guard);
-        link(linking.link());
-        linking.finish()
-    }
-
-    /// Counts the item as linked. The caller puts its link into the table next.
+    /// Counts the item as linked, passes its link to `insert`, which puts it into the table, and
+    /// returns the item. It is pending until then, so its block is not swept before.
     #[inline]
-    pub(crate) fn begin_link(self, guard: &Guard) -> Linking<'_> {
+    pub(crate) fn link<'g>(self, guard: &'g Guard, insert: impl FnOnce(NonNull<CompactLink>)) -> ItemRef<'g> {
         let UnlinkedItem { item, size, allocator, .. } = self;
         std::mem::forget(self);
         allocator.count_linked(size, guard);
         // SAFETY: items that are linked during a read section stay allocated until it ends.
-        Linking(unsafe { item.for_section(guard) })
-    }
-}
-
-/// An item that is being put into the table. It is pending until this ends, so its block is not
-/// swept before.
-#[must_use]
-pub(crate) struct Linking<'g>(ItemRef<'g>);
-
-impl<'g> Linking<'g> {
-    pub(crate) fn link(&self) -> NonNull<CompactLink> {
-        self.0.link()
-    }
-
-    /// Notes that the item is in the table, and returns it.
-    #[inline]
-    pub(crate) fn finish(self) -> ItemRef<'g> {
-        self.0.block().finish_pending();
-        self.0
+        let item = unsafe { item.for_section(guard) };
+        insert(item.link());
+        item.block().finish_pending();
+        item
     }
 }
 
@@ -233,18 +142,6 @@ impl Drop for UnlinkedItem<'_> {
     fn drop(&mut self) {
         self.allocator.abandon(self.item.address(), self.size);
     }
-}
-
-/// Frees an item that was in a table when the table was dropped.
-///
-/// # Safety
-/// `link` is the link of an item that no thread uses any more, and the allocator is gone or being
-/// dropped.
-pub(crate) unsafe fn dispose(link: NonNull<CompactLink>) {
-    // SAFETY: the item is allocated until it is freed.
-    let item: ItemRef<'_> = unsafe { ItemRef::of_link(link) };
-    // SAFETY: only the table still referred to it.
-    unsafe { item.block().sub_live_at_teardown(item.footprint()) };
 }
 
 /// Writes an item; with `AROUND`, all but its value, which is there already.
@@ -333,8 +230,10 @@ unsafe fn append_key(place: *mut u8, key: &[u8]) -> *mut u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::hit::Hit;
     use crate::item::layout::{ITEM_OVERHEAD, MAX_KEY};
     use crate::memory::block;
+    use relativist_table::Hash;
 
     fn init<'a>(key: &'a [u8], value: [&'a [u8]; 2]) -> ItemInit<'a> {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
@@ -388,7 +287,7 @@ mod tests {
                 unlinked.link(&relativist_rcu::read(), |_| ());
                 assert_eq!((item.key(), item.value()), (&[b'k'; MAX_KEY][..], &value.concat()[..]));
                 let number = number.unwrap_or_else(|| item.block().number_at(item.address()));
-                let hit = item.hit(100);
+                let hit = Hit::of(item, 100);
                 assert_eq!((hit.flags, hit.number(), hit.cas()), (flags, number, cas.unwrap_or(number)));
                 assert_eq!(item.footprint(), (14 + options + 250 + value.concat().len() + rest).next_multiple_of(4));
             }
@@ -411,10 +310,10 @@ mod tests {
         let item = unlinked.item;
         unlinked.link(&relativist_rcu::read(), |_| ());
         let number = item.block().number_at(item.address());
-        assert_eq!((item.hit(100).cas(), item.number(), item.value()), (u64::MAX - 1, number, &b"value"[..]));
+        assert_eq!((Hit::of(item, 100).cas(), item.number(), item.value()), (u64::MAX - 1, number, &b"value"[..]));
         assert_eq!(item.footprint(), allocator.linked());
         let copy = UnlinkedItem::copy(item, 0, 100, &allocator, || 0).unwrap();
-        assert_eq!((copy.item.hit(100).cas(), copy.item.number()), (u64::MAX - 1, number));
+        assert_eq!((Hit::of(copy.item, 100).cas(), copy.item.number()), (u64::MAX - 1, number));
     }
 
     #[test]
@@ -425,7 +324,10 @@ mod tests {
         assert!(item.item.set_expiry(Expiry::from_bits(77)));
         item.item.status().access(130);
         copy.take_over(item.item, 3, 135);
-        assert_eq!((copy.item.key(), copy.item.hit(100).flags, copy.item.value()), (&b"key"[..], 7, &b"value"[..]));
+        assert_eq!(
+            (copy.item.key(), Hit::of(copy.item, 100).flags, copy.item.value()),
+            (&b"key"[..], 7, &b"value"[..])
+        );
         let status = copy.item.status().load();
         assert_eq!((copy.item.expiry().to_bits(), status.heat()), (77, (3, false)));
         assert_eq!((status.marks(), status.idle(135)), (Marks::ENCODED_KEY | Marks::FETCHED, 5));
@@ -440,7 +342,7 @@ mod tests {
         assert_eq!(item.item.expiry(), Expiry::NEVER);
         item.item.status().access(130);
         let copy = UnlinkedItem::with_expiry(item.item, Expiry::from_bits(77), 135, &allocator, || 0).unwrap();
-        let (old, new) = (item.item.hit(135), copy.item.hit(135));
+        let (old, new) = (Hit::of(item.item, 135), Hit::of(copy.item, 135));
         assert_eq!((new.key, new.flags, new.value, new.cas()), (old.key, old.flags, old.value, u64::MAX));
         assert_eq!((new.expiry, new.marks, new.idle), (Expiry::from_bits(77), old.marks, 5));
         assert!(copy.item.status().load().heat().1, "a visit stays, because no sweep has seen it");

@@ -14,14 +14,16 @@
 //! The alternative is to map each region within reach when it is needed. Then there may be no free
 //! place: other mappings of the process, such as that of a large file, may have filled the range.
 
-use crate::memory::allocator::OutOfMemory;
-use crate::memory::arena::SLOT;
+use crate::memory::request::OutOfMemory;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use relativist::raw::CompactLink;
+use relativist_table::CompactLink;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The unit of addresses. Blocks begin at multiples of this.
+pub(crate) const SLOT: usize = 1 << 16;
 
 /// Addresses in addition to those of blocks: a region of each arena may be nearly empty.
 const SPARE: usize = 128 << 20;

@@ -28,13 +28,14 @@
 //! quarter of it is freed. If eviction is disabled and there is no other room, a sixteenth is
 //! enough.
 
-use crate::memory::arena::SLOT;
+use crate::memory::address_space::SLOT;
 use crate::memory::block::{Block, HEADER};
 use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Swept, Victim};
+use crate::memory::request::{AllocContext, OutOfMemory};
 use crate::memory::sum::BlockSum;
 use crate::policy::{self, EvictFor};
-use crate::usage::SweepStats;
+use crate::usage::{MemoryUse, SweepStats};
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
 use relativist_rcu::{GracePeriod, Guard, wait_for_readers};
@@ -57,13 +58,6 @@ const MIN_BLOCKS: usize = 64;
 
 /// The timeout of a wait for other threads, which usually notify earlier.
 const SHORT_WAIT: Duration = Duration::from_millis(1);
-
-/// There is no room: the limit is reached, or the system has no memory.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct OutOfMemory {
-    /// The bytes requested.
-    pub requested: usize,
-}
 
 /// The memory of one cache's items.
 pub(crate) struct ItemAllocator {
@@ -94,41 +88,6 @@ struct Stripe {
     /// had expired and were never fetched.
     reclaimed: AtomicU64,
     expired_unfetched: AtomicU64,
-}
-
-/// The memory of the table.
-pub(crate) struct TableMemory {
-    pub(crate) bytes: usize,
-    /// The bytes of the table, and of its next array if it grows soon.
-    pub(crate) charge: usize,
-    pub(crate) is_resizing: bool,
-}
-
-/// The situation of the thread that allocates.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum AllocContext {
-    /// A store that holds no lock.
-    NoLock,
-    /// A store that holds a bucket's lock. It gives no memory back to the system, because that may
-    /// take long: [`ItemAllocator::next_reclaim_step`] does it.
-    UnderBucketLock,
-    /// A sweep that moves an item with this many visits to its credit. It may use the last free
-    /// blocks.
-    Relocation { visits: u8 },
-}
-
-impl AllocContext {
-    pub(crate) fn is_relocation(self) -> bool {
-        matches!(self, AllocContext::Relocation { .. })
-    }
-
-    /// The visits to the credit of the item.
-    fn visits(self) -> u8 {
-        match self {
-            AllocContext::Relocation { visits } => visits,
-            AllocContext::NoLock | AllocContext::UnderBucketLock => 0,
-        }
-    }
 }
 
 /// Memory reserved for one thread: all memory that becomes free, up to a number of bytes. Only one
@@ -213,12 +172,28 @@ impl ItemAllocator {
     }
 
     /// The sizes of all open blocks.
-    pub(crate) fn open(&self) -> BlockSum {
+    fn open(&self) -> BlockSum {
         let mut sum = BlockSum::default();
         self.stripes.iter().for_each(|stripe| {
             STRIPE.lock(&stripe.open).iter().flatten().for_each(|block| sum.add(*block));
         });
         sum
+    }
+
+    /// Sets all parts of `memory` that concern blocks. Takes constant time, and all locks of the
+    /// allocator, one after the other: a block that another thread closes meanwhile may be missed,
+    /// or added twice.
+    pub(crate) fn measure_blocks(&self, memory: &mut MemoryUse) {
+        let (open, linked) = (self.open(), self.linked());
+        let pool = self.pool();
+        let queued = pool.queued;
+        let (capacity, used) = (open.capacity + queued.capacity, open.used + queued.used);
+        memory.block_headers = (open.blocks + queued.blocks) * HEADER;
+        memory.freed = used.saturating_sub(memory.block_headers + linked);
+        memory.unused = capacity - used;
+        memory.free = pool.free.bytes();
+        memory.waiting = pool.waiting_bytes();
+        memory.in_transit = pool.mapped().saturating_sub(capacity + memory.free + memory.waiting);
     }
 
     /// Counts of what sweeps have freed, and of expired or flushed items that stores have replaced.

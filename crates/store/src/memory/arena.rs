@@ -8,15 +8,13 @@
 //!
 //! Runs are found by best fit, and free neighbours are joined, in logarithmic time.
 
-use crate::memory::address_space::AddressSpace;
+use crate::memory::address_space::{AddressSpace, SLOT};
+use crate::memory::request::OutOfMemory;
 use nix::libc;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::ptr::{NonNull, with_exposed_provenance_mut};
-
-/// Bytes of a slot. Runs begin at multiples of this.
-pub(crate) const SLOT: usize = 1 << 16;
 
 /// Bytes of a region. Even the largest cache has only some thousands of regions.
 const REGION: usize = 64 << 20;
@@ -125,6 +123,48 @@ impl Arena {
         }
         self.free(start.expose_provenance().get(), length);
         Some(())
+    }
+}
+
+/// The addresses of a cache's blocks.
+pub(crate) struct Arenas {
+    /// Those of blocks that fill their slots. Only such blocks may use huge pages: with others,
+    /// memory would be used that is not counted. None once addresses have run out.
+    whole: Option<Arena>,
+    /// Those of other blocks, and of all once addresses have run out.
+    partial: Arena,
+    /// Where both find more addresses.
+    space: AddressSpace,
+}
+
+impl Arenas {
+    /// The addresses of a cache with this limit.
+    ///
+    /// # Errors
+    /// As for [`AddressSpace::reserve`].
+    pub(crate) fn new(limit: usize) -> Result<Arenas, OutOfMemory> {
+        AddressSpace::reserve(limit).map(Arenas::of)
+    }
+
+    pub(crate) fn of(space: AddressSpace) -> Arenas {
+        Arenas { whole: Some(Arena::new(true)), partial: Arena::new(false), space }
+    }
+
+    /// Returns unused addresses for a block. When they run out, all blocks share one arena from
+    /// then on, without huge pages.
+    pub(crate) fn take(&mut self, capacity: usize) -> Option<NonNull<u8>> {
+        let whole = self.whole.as_mut().filter(|_| capacity == SLOT);
+        if let Some(start) = whole.unwrap_or(&mut self.partial).take(capacity, &mut self.space) {
+            return Some(start);
+        }
+        self.partial.absorb(self.whole.take()?);
+        self.partial.take(capacity, &mut self.space)
+    }
+
+    /// Takes back what [`take`](Self::take) returned for `capacity`, discarded in the meantime.
+    pub(crate) fn give_back(&mut self, start: NonNull<u8>, capacity: usize) {
+        let whole = self.whole.as_mut().filter(|_| capacity == SLOT);
+        whole.unwrap_or(&mut self.partial).give_back(start, capacity);
     }
 }
 

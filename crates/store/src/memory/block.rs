@@ -22,8 +22,8 @@
 //! they have taken over.
 
 use crate::expiry::Expiry;
+use crate::memory::address_space::SLOT;
 use crate::memory::arena;
-use crate::memory::arena::SLOT;
 use crate::memory::poison;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};

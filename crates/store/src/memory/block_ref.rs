@@ -24,10 +24,11 @@
 //! block. If the allocator is gone before the last unpin, that unpin returns the memory to the
 //! system.
 
+use crate::memory::address_space::SLOT;
 use crate::memory::arena;
-use crate::memory::arena::SLOT;
 use crate::memory::block::{Block, HEADER, UnpinOutcome};
 use crossbeam_utils::CachePadded;
+use std::fmt::{self, Debug, Formatter};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,6 +64,12 @@ struct Returned {
     blocks: Vec<Block>,
     /// Whether the allocator is gone.
     is_closed: bool,
+}
+
+impl Debug for PinnedBlocks {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "PinnedBlocks({} bytes)", self.bytes())
+    }
 }
 
 impl PinnedBlocks {

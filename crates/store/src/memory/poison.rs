@@ -45,8 +45,9 @@ mod tests {
     use crate::cache::{Content, Mode, Store};
     use crate::clock::Clock;
     use crate::item::hit::Lookup;
-    use crate::item::reserved::ItemShape;
-    use crate::memory::allocator::{AllocContext, ItemAllocator};
+    use crate::item::layout::ItemShape;
+    use crate::memory::allocator::ItemAllocator;
+    use crate::memory::request::AllocContext;
     use std::ffi::c_int;
     use std::sync::Arc;
 

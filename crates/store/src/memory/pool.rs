@@ -5,11 +5,11 @@
 //! call opens a region of addresses, once per 64 MiB. (When addresses run out, arenas are joined:
 //! once, and in linear time.)
 
-use crate::memory::address_space::AddressSpace;
-use crate::memory::allocator::{AllocContext, OutOfMemory};
-use crate::memory::arena::{Arena, SLOT};
+use crate::memory::arena::Arenas;
 use crate::memory::block::{Block, HEADER, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
+use crate::memory::free::FreeBlocks;
+use crate::memory::request::{AllocContext, OutOfMemory};
 use crate::memory::sum::BlockSum;
 use crate::policy::{self, EvictFor, MeanSizes};
 use crate::usage::SweepStats;
@@ -41,11 +41,7 @@ pub(crate) struct BlockPool {
     /// Swept blocks, in the order of their grace periods, and the bytes that will be free then.
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    /// Free blocks, by capacity, and their bytes.
-    free: BTreeMap<usize, Vec<Block>>,
-    pub(crate) free_bytes: usize,
-    /// The minimum of the free bytes since [`BlockPool::idle`] was last called.
-    least_free: usize,
+    pub(crate) free: FreeBlocks,
     /// Blocks that threads sweep or give back, or have taken for new items.
     pub(crate) checked_out: usize,
     /// Threads that wait for [`BlockPool::checked_out`] to change.
@@ -75,12 +71,7 @@ pub(crate) struct BlockPool {
     pub(crate) sweeps: SweepStats,
     /// The capacity of ordinary blocks.
     capacity: usize,
-    /// Addresses of blocks that fill their slots, and of others. The second arena has all once
-    /// addresses have run out.
-    whole: Option<Arena>,
-    partial: Arena,
-    /// Where both find more addresses.
-    space: AddressSpace,
+    arenas: Arenas,
 }
 
 /// A store that failed for lack of room, without eviction. Later stores fail until something is
@@ -148,9 +139,7 @@ impl BlockPool {
             swept_line: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
-            free: BTreeMap::new(),
-            free_bytes: 0,
-            least_free: 0,
+            free: FreeBlocks::new(capacity),
             checked_out: 0,
             waiters: 0,
             number: 0,
@@ -167,9 +156,7 @@ impl BlockPool {
             looked_at: 0,
             sweeps: SweepStats::default(),
             capacity,
-            whole: Some(Arena::new(true)),
-            partial: Arena::new(false),
-            space: AddressSpace::reserve(limit)?,
+            arenas: Arenas::new(limit)?,
         })
     }
 
@@ -214,7 +201,7 @@ impl BlockPool {
     /// that are kept for them.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
-        (self.usable() + self.free_bytes).saturating_sub(self.taken() + self.reserved_by_others() + kept)
+        (self.usable() + self.free.bytes()).saturating_sub(self.taken() + self.reserved_by_others() + kept)
     }
 
     /// The bytes kept for items that move: free, or not mapped yet.
@@ -261,7 +248,7 @@ impl BlockPool {
 
     /// Whether less than `wanted` bytes are free, wait for readers, or can still be mapped.
     pub(crate) fn has_few(&self, wanted: usize) -> bool {
-        self.usable() + self.free_bytes + self.waiting_bytes < self.taken() + wanted
+        self.usable() + self.free.bytes() + self.waiting_bytes < self.taken() + wanted
     }
 
     /// Checks out a block of `capacity`, or returns how to get one.
@@ -269,12 +256,12 @@ impl BlockPool {
         if self.room(context.is_relocation()) < capacity {
             return Source::Nowhere;
         }
-        if let Some(block) = self.fitting(capacity).and_then(|found| self.take_free(found)) {
+        if let Some(block) = self.free.fitting(capacity).and_then(|found| self.free.take(found)) {
             self.checked_out += 1;
             return Source::Block(block);
         }
         if self.taken() + capacity <= self.usable() {
-            let Some(address) = self.take_addresses(capacity) else {
+            let Some(address) = self.arenas.take(capacity) else {
                 self.reachable = self.taken();
                 return Source::Nowhere;
             };
@@ -291,21 +278,14 @@ impl BlockPool {
 
     /// Whether there is a free block that fits, and that is not reserved by another thread.
     pub(crate) fn has_free(&self, capacity: usize, context: AllocContext) -> bool {
-        self.room(context.is_relocation()) >= capacity && self.fitting(capacity).is_some()
-    }
-
-    /// The capacity of a free block that can serve for `capacity`.
-    fn fitting(&self, capacity: usize) -> Option<usize> {
-        // A block with some unused pages is better than new pages from the system.
-        let most = if capacity == self.capacity { capacity } else { capacity + capacity / 16 };
-        self.free.range(capacity..=most).next().map(|(&found, _)| found)
+        self.room(context.is_relocation()) >= capacity && self.free.fitting(capacity).is_some()
     }
 
     /// Checks out the free blocks that must be given back to the system before a block of
     /// `capacity` can be created, if there is [room](Self::room) but no free block that fits.
     /// Returns none if such a block fits.
     pub(crate) fn in_the_way(&mut self, capacity: usize) -> Vec<Block> {
-        match self.fitting(capacity) {
+        match self.free.fitting(capacity) {
             Some(_) => Vec::new(),
             None => self.surplus((self.taken() + capacity).saturating_sub(self.usable()), 0),
         }
@@ -314,16 +294,7 @@ impl BlockPool {
     /// Checks out free blocks of at least `excess` bytes, if there are any, except `kept` ordinary
     /// ones.
     fn surplus(&mut self, excess: usize, kept: usize) -> Vec<Block> {
-        let (mut blocks, mut bytes) = (Vec::new(), 0);
-        while bytes < excess {
-            let has_some =
-                |&(&capacity, blocks): &(&usize, &Vec<Block>)| capacity != self.capacity || blocks.len() > kept;
-            // The smallest block that is enough, or the largest one.
-            let enough = self.free.range(excess - bytes..).find(has_some);
-            let Some((&capacity, _)) = enough.or_else(|| self.free.iter().rev().find(has_some)) else { break };
-            blocks.extend(self.take_free(capacity));
-            bytes += capacity;
-        }
+        let blocks = self.free.take_surplus(excess, kept);
         self.checked_out += blocks.len();
         blocks
     }
@@ -336,50 +307,21 @@ impl BlockPool {
     /// Checks out half of the blocks that were free since the last call, except `wanted` bytes, to
     /// be given back.
     pub(crate) fn idle(&mut self, wanted: usize) -> Vec<Block> {
-        let idle = self.least_free.saturating_sub(wanted).div_ceil(2);
+        let idle = self.free.least_bytes().saturating_sub(wanted).div_ceil(2);
         let blocks = self.surplus(idle, KEPT);
-        self.least_free = self.free_bytes;
+        self.free.reset_least_bytes();
         blocks
     }
 
     /// Notes runs (address and bytes) that were given back to the system.
     pub(crate) fn given_back(&mut self, runs: impl IntoIterator<Item = (NonNull<u8>, usize)>) {
         for (start, capacity) in runs {
-            self.arena(capacity).0.give_back(start, capacity);
+            self.arenas.give_back(start, capacity);
             self.mapped -= capacity;
             self.checked_out -= 1;
             // These addresses may be enough.
             self.reachable = usize::MAX;
         }
-    }
-
-    /// Returns unused addresses for a block. When they run out, all blocks share one arena from
-    /// then on, without huge pages.
-    fn take_addresses(&mut self, capacity: usize) -> Option<NonNull<u8>> {
-        let (arena, space) = self.arena(capacity);
-        if let Some(start) = arena.take(capacity, space) {
-            return Some(start);
-        }
-        self.partial.absorb(self.whole.take()?);
-        self.partial.take(capacity, &mut self.space)
-    }
-
-    /// The arena for blocks of `capacity`, and where it finds more addresses. Only blocks that fill
-    /// their slots may use huge pages: with others, memory would be used that is not counted.
-    fn arena(&mut self, capacity: usize) -> (&mut Arena, &mut AddressSpace) {
-        let whole = self.whole.as_mut().filter(|_| capacity == SLOT);
-        (whole.unwrap_or(&mut self.partial), &mut self.space)
-    }
-
-    fn take_free(&mut self, capacity: usize) -> Option<Block> {
-        let blocks = self.free.get_mut(&capacity)?;
-        let block = blocks.pop();
-        if blocks.is_empty() {
-            self.free.remove(&capacity);
-        }
-        self.free_bytes -= block.map_or(0, Block::capacity);
-        self.least_free = self.least_free.min(self.free_bytes);
-        block
     }
 
     /// Checks in a block that was not needed.
@@ -403,8 +345,7 @@ impl BlockPool {
     /// Adds a block to the free ones.
     pub(crate) fn put_free(&mut self, block: Block) {
         block.poison();
-        self.free_bytes += block.capacity();
-        self.free.entry(block.capacity()).or_default().push(block);
+        self.free.put(block);
     }
 
     /// Notes what a sweep has found in a block.
@@ -640,7 +581,7 @@ impl BlockPool {
         let compactable = mem::take(&mut self.compactable).into_values();
         self.due.clear();
         let waiting = mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.block);
-        let free = mem::take(&mut self.free).into_values().flatten();
+        let free = self.free.take_all();
         let mut blocks: Vec<Block> = open.chain(queued).chain(compactable).chain(waiting).chain(free).collect();
         blocks.retain(|block| block.release());
         // From here on, released blocks are unmapped by the thread that unpins them.
@@ -648,7 +589,7 @@ impl BlockPool {
         for block in blocks {
             // SAFETY: the cache is gone, so only its table still has items, and frees them.
             if let Some((start, capacity)) = unsafe { block.detach() } {
-                self.arena(capacity).0.give_back(start, capacity);
+                self.arenas.give_back(start, capacity);
             }
         }
     }
@@ -657,6 +598,7 @@ impl BlockPool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::address_space::{AddressSpace, SLOT};
     use crate::memory::arena::unmap;
 
     /// Addresses of blocks of one kind serve for blocks of the other, and what can be used shrinks
@@ -665,7 +607,7 @@ mod tests {
     fn blocks_of_all_kinds_share_the_addresses() {
         const PARTIAL: usize = SLOT / 4;
         let mut pool = BlockPool::new(SLOT, 1 << 30).unwrap();
-        pool.space = AddressSpace::of_length(3 * SLOT);
+        pool.arenas = Arenas::of(AddressSpace::of_length(3 * SLOT));
         let take = |pool: &mut BlockPool, capacity| match pool.source(capacity, AllocContext::NoLock) {
             Source::Address(start) => Some((start, capacity)),
             _ => None,

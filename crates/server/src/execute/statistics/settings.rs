@@ -1,6 +1,7 @@
 //! `stats settings`: the options that clients may see, and the settings that clients have changed.
 
-use super::{Executor, Report};
+use super::super::Executor;
+use super::super::report::Report;
 use crate::options::{Extended, Ssl};
 use relativist_store::policy::EvictFor;
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! `stats sizing`: what other memory limits would change, and what the memory is used for.
 
-use super::{Executor, Report};
+use super::super::Executor;
+use super::super::report::Report;
 use relativist_store::Ages;
 use relativist_store::sizing::{self, FACTORS};
 use std::fmt::Display;

@@ -6,8 +6,8 @@
 //! [`Pending`] meanwhile: a fetch or dump whose replies fill the output, and a store whose large
 //! value is received directly into memory of the cache.
 
-use super::step::{Action, Executed, Pending, binary_step, first_step, login_step, text_step};
-use super::{Codec, Connection, Ending, OUTPUT_LIMIT, Phase};
+use super::step::{Action, Ending, Executed, Pending, binary_step, first_step, login_step, text_step};
+use super::{Codec, Connection, OUTPUT_LIMIT, Phase};
 use crate::execute::{ConnectionState, Executor, Extent, Login, Outcome, trace};
 use relativist_memcache::{Protocol, binary};
 

@@ -1,7 +1,6 @@
 //! One step of execution in each protocol: decode a request, execute it, and say what follows.
 
 use super::super::buffer::Output;
-use super::Ending;
 use crate::execute::{Dump, Executor, Fetch, Login, Outcome, Replies, Session, Subscription, Verdict};
 use relativist_memcache::{self as memcache, Command, Decoded, Decoder, LoginDecoder, Protocol, binary};
 use relativist_store::{LARGE_VALUE, MAX_BATCH_KEYS};
@@ -22,6 +21,17 @@ pub(super) enum Pending {
     Dump(Box<Dump>),
     /// A store whose value is received into memory of the cache: what came before the value.
     Store(Box<[u8]>),
+}
+
+/// Why a connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::net) enum Ending {
+    /// The client asked for it, or has closed its side.
+    Normal,
+    /// The client broke the protocol or failed to log in.
+    Fault,
+    /// The client wants the whole server to stop.
+    Shutdown,
 }
 
 /// The result of one step.

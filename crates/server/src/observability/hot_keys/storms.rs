@@ -1,6 +1,6 @@
 //! Storms: a single key that most clients want at once.
 
-use super::{HotKey, Kind, Report};
+use super::report::{HotKey, Kind, Report};
 
 /// A storm begins when a key has a quarter of all reads, or of all writes, of the last minute...
 const SHARE: f64 = 0.25;

@@ -8,7 +8,7 @@
 //! `setsockopt`. io_uring can do some things that are not on the list, such as opening sockets;
 //! Landlock restricts these, too. io_uring is on the list only if the server uses it.
 
-use super::{Extent, Lack};
+use super::extent::{Extent, Lack};
 use libc::{c_long, c_ulong};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,

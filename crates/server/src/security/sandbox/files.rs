@@ -1,6 +1,7 @@
 //! Landlock: the files, TCP ports and processes that this thread may access.
 
-use super::{Extent, Lack, Needs};
+use super::extent::{Extent, Lack};
+use super::needs::Needs;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,

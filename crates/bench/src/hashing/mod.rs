@@ -1,0 +1,7 @@
+//! Hash functions, sources of keys, and histograms of buckets, which `hash` and `relativist-papers`
+//! share.
+
+pub mod functions;
+pub mod histogram;
+pub mod keys;
+pub mod study;

@@ -1,0 +1,67 @@
+//! dashmap: hashbrown tables behind reader-writer locks, four per CPU.
+
+use dashmap::{DashMap, Entry};
+
+use super::{Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
+use crate::tables::entries::{Key, Value};
+
+#[derive(Debug)]
+pub struct Dashmap<K: Key, V>(DashMap<K, V, Foldhash>);
+
+impl<K: Key, V: Value> Lookup for Dashmap<K, V> {
+    const NAME: &'static str = "dashmap";
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t DashMap<K, V, Foldhash>;
+
+    fn session(&self) -> Self::Session<'_> {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.get(key).map(|entry| *entry)
+    }
+}
+
+impl<K: Key, V: Value> Table for Dashmap<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(DashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
+    }
+
+    #[inline(always)]
+    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.insert(key, value).is_none()
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        match map.entry(key) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(entry) => {
+                entry.insert(value);
+                true
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.get_mut(key.view()).map(|mut present| *present = value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.remove(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.clear();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.iter().for_each(|entry| visit(*entry));
+    }
+}

@@ -1,0 +1,59 @@
+//! scc's `HashMap`: buckets of 32 entries, each with a reader-writer lock.
+
+use scc::HashMap;
+
+use super::{Lookup, Table, View};
+use crate::harness::hashers::Foldhash;
+use crate::tables::entries::{Key, Value};
+
+#[derive(Debug)]
+pub struct SccMap<K: Key, V: Value>(HashMap<K, V, Foldhash>);
+
+impl<K: Key, V: Value> Lookup for SccMap<K, V> {
+    const NAME: &'static str = "scc::HashMap";
+    type Key = K;
+    type Value = V;
+    type Session<'t> = &'t HashMap<K, V, Foldhash>;
+
+    fn session(&self) -> Self::Session<'_> {
+        &self.0
+    }
+
+    #[inline(always)]
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+        map.read_sync(key, |_, value| *value)
+    }
+}
+
+impl<K: Key, V: Value> Table for SccMap<K, V> {
+    fn with_capacity(capacity: usize) -> Self {
+        Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
+    }
+
+    #[inline(always)]
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.insert_sync(key, value).is_ok()
+    }
+
+    #[inline(always)]
+    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+        map.update_sync(key.view(), |_, present| *present = value).is_some()
+    }
+
+    #[inline(always)]
+    fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
+        map.remove_sync(key).is_some()
+    }
+
+    fn clear(map: &mut Self::Session<'_>) {
+        map.clear_sync();
+    }
+
+    #[inline(always)]
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+        map.iter_sync(|_, value| {
+            visit(*value);
+            true
+        });
+    }
+}

@@ -1,0 +1,556 @@
+//! One loader per key, and no key that stays locked.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Mutex, OnceLock, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use relativist_cache::Cache;
+use relativist_testing::patience;
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Woken {
+    fn times(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>, woken: &Arc<Woken>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(&Waker::from(Arc::clone(woken))))
+}
+
+/// Is pending for this number of polls.
+async fn pause(polls: usize) {
+    let mut left = polls;
+    poll_fn(move |_| match left {
+        0 => Poll::Ready(()),
+        _ => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+#[test]
+fn threads_that_miss_a_key_share_a_loader() {
+    const THREADS: usize = 8;
+    let cache = Cache::new(100);
+    for round in 0..100 {
+        let (calls, barrier) = (AtomicUsize::new(0), Barrier::new(THREADS));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    let value = cache.get_or_insert_with(round, || {
+                        thread::yield_now();
+                        calls.fetch_add(1, SeqCst);
+                        round * 2
+                    });
+                    assert_eq!(value, round * 2);
+                });
+            }
+        });
+        assert_eq!(calls.load(SeqCst), 1);
+    }
+    assert_eq!(cache.stats().loads, 100);
+}
+
+#[test]
+fn the_next_thread_loads_after_a_failure_or_a_panic() {
+    const THREADS: usize = 8;
+    let cache: Cache<u32, usize> = Cache::new(100);
+    let (calls, barrier) = (AtomicUsize::new(0), Barrier::new(THREADS));
+    let load = || match calls.fetch_add(1, SeqCst) {
+        n if n + 1 == THREADS => Ok(n),
+        n if n % 2 == 0 => Err(n),
+        n => std::panic::panic_any(n),
+    };
+    let values: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    barrier.wait();
+                    catch_unwind(AssertUnwindSafe(|| cache.get_or_try_insert_with(1, load)))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (mut succeeded, mut failed, mut panicked) = (0, 0, 0);
+    for value in values {
+        match value {
+            Ok(Ok(value)) => succeeded += usize::from(value == THREADS - 1),
+            Ok(Err(_)) => failed += 1,
+            Err(_) => panicked += 1,
+        }
+    }
+    assert_eq!((succeeded, failed, panicked), (1, THREADS / 2, THREADS / 2 - 1));
+    assert_eq!((cache.stats().loads, cache.stats().failed_loads), (1, THREADS as u64 - 1));
+}
+
+#[test]
+fn a_value_that_is_too_heavy_is_returned_to_all() {
+    let cache: Cache<u32, u64> = Cache::builder().capacity(10).weigher(|_, &weight| weight).build();
+    let (calls, woken) = (Cell::new(0), Arc::<Woken>::default());
+    let load = || async {
+        pause(1).await;
+        calls.set(calls.get() + 1);
+        11
+    };
+    let (mut first, mut second) = (pin!(cache.get_or_insert_async(1, load)), pin!(cache.get_or_insert_async(1, load)));
+    assert!(poll(first.as_mut(), &woken).is_pending());
+    assert!(poll(second.as_mut(), &woken).is_pending());
+    assert_eq!(poll(first.as_mut(), &woken), Poll::Ready(11));
+    assert_eq!((woken.times(), poll(second.as_mut(), &woken)), (1, Poll::Ready(11)));
+    assert_eq!((calls.get(), cache.len()), (1, 0));
+}
+
+/// Drops the future of the leader after each number of polls. The one that waits then leads.
+#[test]
+fn a_loader_that_is_dropped_at_any_await_leaves_no_key_locked() {
+    const AWAITS: usize = 5;
+    for polls in 0..=AWAITS {
+        let cache = Cache::new(10);
+        let load = |value| {
+            move || async move {
+                for _ in 0..AWAITS {
+                    pause(1).await;
+                }
+                value
+            }
+        };
+        let (leading, waiting) = (Arc::<Woken>::default(), Arc::<Woken>::default());
+        let mut leader = Box::pin(cache.get_or_insert_async("key", load(1)));
+        (0..polls).for_each(|_| assert!(poll(leader.as_mut(), &leading).is_pending()));
+        let mut waiter = pin!(cache.get_or_insert_async("key", load(2)));
+        assert!(poll(waiter.as_mut(), &waiting).is_pending());
+        assert_eq!(waiting.times(), 0);
+        drop(leader);
+        // If the first was never polled, the second is the leader from the beginning.
+        assert_eq!(waiting.times(), usize::from(polls > 0));
+        let more = if polls > 0 { AWAITS } else { AWAITS - 1 };
+        (0..more).for_each(|_| assert!(poll(waiter.as_mut(), &waiting).is_pending()));
+        assert_eq!(poll(waiter.as_mut(), &waiting), Poll::Ready(2));
+        assert_eq!(cache.get("key"), Some(2));
+        assert_eq!(cache.stats().failed_loads, u64::from(polls > 0));
+    }
+}
+
+#[test]
+fn one_that_waits_may_be_dropped_at_any_time() {
+    let cache = Cache::new(10);
+    let load = || async {
+        pause(3).await;
+        1
+    };
+    let (leading, first, second) = (Arc::<Woken>::default(), Arc::<Woken>::default(), Arc::<Woken>::default());
+    let mut leader = pin!(cache.get_or_insert_async("key", load));
+    assert!(poll(leader.as_mut(), &leading).is_pending());
+    for polls in 0..3 {
+        let mut waiter = Box::pin(cache.get_or_insert_async("key", load));
+        (0..polls).for_each(|_| assert!(poll(waiter.as_mut(), &first).is_pending()));
+        drop(waiter);
+        // No waker is left behind.
+        assert_eq!(Arc::strong_count(&first), 1);
+    }
+    let mut waiter = pin!(cache.get_or_insert_async("key", load));
+    // The latest waker counts.
+    assert!(poll(waiter.as_mut(), &first).is_pending());
+    assert!(poll(waiter.as_mut(), &second).is_pending());
+    (0..2).for_each(|_| assert!(poll(leader.as_mut(), &leading).is_pending()));
+    assert_eq!(poll(leader.as_mut(), &leading), Poll::Ready(1));
+    assert_eq!((leading.times(), first.times(), second.times()), (0, 0, 1));
+    assert_eq!(poll(waiter.as_mut(), &second), Poll::Ready(1));
+}
+
+#[test]
+fn a_loader_that_panics_or_fails_leaves_no_key_locked() {
+    let cache: Cache<u32, u32> = Cache::new(10);
+    let woken = Arc::<Woken>::default();
+    let mut panics = Box::pin(cache.get_or_insert_async(1, || async {
+        pause(1).await;
+        panic!("in the loader")
+    }));
+    let mut fails = Box::pin(cache.get_or_try_insert_async(1, || async {
+        pause(1).await;
+        Err("no")
+    }));
+    let mut succeeds = pin!(cache.get_or_insert_async(1, || async { 3 }));
+    assert!(poll(panics.as_mut(), &woken).is_pending());
+    assert!(poll(fails.as_mut(), &woken).is_pending());
+    assert!(poll(succeeds.as_mut(), &woken).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(panics.as_mut(), &woken))).is_err());
+    assert_eq!(woken.times(), 2);
+    assert!(poll(fails.as_mut(), &woken).is_pending());
+    assert!(poll(succeeds.as_mut(), &woken).is_pending());
+    assert_eq!(poll(fails.as_mut(), &woken), Poll::Ready(Err("no")));
+    assert_eq!((woken.times(), poll(succeeds.as_mut(), &woken)), (3, Poll::Ready(3)));
+    // A panic before the first await.
+    let mut panics = Box::pin(cache.get_or_insert_async(2, || -> std::future::Ready<u32> { panic!("at once") }));
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(panics.as_mut(), &woken))).is_err());
+    assert_eq!(cache.get_or_insert_with(2, || 4), 4);
+}
+
+#[test]
+fn a_thread_waits_for_a_task() {
+    let cache = Cache::new(10);
+    let woken = Arc::<Woken>::default();
+    let mut task = Box::pin(cache.get_or_insert_async(1, || async {
+        pause(1).await;
+        "task"
+    }));
+    assert!(poll(task.as_mut(), &woken).is_pending());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| cache.get_or_insert_with(1, || "thread"));
+        assert_eq!(poll(task.as_mut(), &woken), Poll::Ready("task"));
+        assert_eq!(waiting.join().unwrap(), "task");
+    });
+}
+
+/// What is loaded while its key is removed may be out of date. It is returned to the caller of the
+/// loader, but neither kept nor passed on.
+#[test]
+fn a_removal_cancels_a_load() {
+    type Remove = fn(&Cache<u32, u32>);
+    let removals: [Remove; 3] =
+        [|cache| _ = cache.remove(&1), |cache| cache.invalidate(&1), |cache| cache.invalidate_all()];
+    for remove in removals {
+        let cache = Cache::new(10);
+        let woken = Arc::<Woken>::default();
+        let load = |value| {
+            move || async move {
+                pause(1).await;
+                value
+            }
+        };
+        let mut old = Box::pin(cache.get_or_insert_async(1, load(1)));
+        let mut waits = Box::pin(cache.get_or_insert_async(1, load(1)));
+        assert!(poll(old.as_mut(), &woken).is_pending());
+        assert!(poll(waits.as_mut(), &woken).is_pending());
+        remove(&cache);
+        // A new load begins, while the old one is still in progress. The one that waits joins it.
+        let mut new = Box::pin(cache.get_or_insert_async(1, load(2)));
+        assert!(poll(new.as_mut(), &woken).is_pending());
+        assert_eq!(woken.times(), 1);
+        assert!(poll(waits.as_mut(), &woken).is_pending());
+        assert_eq!(poll(old.as_mut(), &woken), Poll::Ready(1));
+        assert_eq!((cache.get(&1), woken.times()), (None, 1));
+        assert_eq!(poll(new.as_mut(), &woken), Poll::Ready(2));
+        assert_eq!((cache.get(&1), woken.times()), (Some(2), 2));
+        assert_eq!(poll(waits.as_mut(), &woken), Poll::Ready(2));
+    }
+}
+
+/// A future that loads is no longer polled, as if it were leaked.
+#[test]
+fn an_update_frees_those_that_wait_for_a_stuck_load() {
+    type Update = fn(&Cache<u32, u32>);
+    let updates: [(Update, u32); 4] = [
+        (|cache| _ = cache.remove(&1), 7),
+        (|cache| cache.invalidate(&1), 7),
+        (|cache| cache.invalidate_all(), 7),
+        (|cache| cache.insert(1, 5).unwrap(), 5),
+    ];
+    for (update, expected) in updates {
+        let cache = Cache::new(10);
+        let mut stuck = pin!(cache.get_or_insert_async(1, std::future::pending));
+        assert!(poll(stuck.as_mut(), &Arc::default()).is_pending());
+        let woken: [Arc<Woken>; 3] = Default::default();
+        let mut waiting = [(); 3].map(|()| Box::pin(cache.get_or_insert_async(1, || async { 7 })));
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert!(poll(waits.as_mut(), woken).is_pending());
+        }
+        update(&cache);
+        for (waits, woken) in waiting.iter_mut().zip(&woken) {
+            assert_eq!((woken.times(), poll(waits.as_mut(), woken)), (1, Poll::Ready(expected)));
+        }
+        assert_eq!((cache.get(&1), cache.stats().loads), (Some(expected), u64::from(expected == 7)));
+    }
+}
+
+/// The key is removed just before the loaded value is inserted. Then another thread changes the
+/// value that it finds, if it finds one.
+#[test]
+fn nothing_comes_back_from_a_cancelled_load() {
+    let (weighs, is_weighing) = mpsc::channel();
+    let (removed, is_removed) = mpsc::channel::<()>();
+    let turns = Mutex::new((weighs, is_removed));
+    // The last code of the user before the insertion.
+    let weigh = move |_: &u32, &value: &u32| {
+        if value == 7 {
+            let (weighs, is_removed) = &*turns.lock().unwrap();
+            weighs.send(()).unwrap();
+            is_removed.recv_timeout(patience()).unwrap();
+        }
+        1
+    };
+    let cache = Cache::builder().capacity(10).weigher(weigh).build();
+    for _ in 0..500 {
+        thread::scope(|scope| {
+            let load = scope.spawn(|| cache.get_or_insert_with(1, || 7));
+            is_weighing.recv_timeout(patience()).unwrap();
+            cache.invalidate(&1);
+            removed.send(()).unwrap();
+            while !load.is_finished() {
+                let guard = relativist_cache::read();
+                let add = |old: Option<&u32>| old.map(|n| Some(n + 100)).ok_or(());
+                _ = cache.compute(1, add, &guard);
+            }
+        });
+        assert_eq!(cache.peek(&1), None);
+    }
+}
+
+/// A key whose `Eq` calls a function. All have the same hash.
+#[derive(Clone)]
+struct Hostile(u32);
+
+/// In how many calls from now `Eq` calls the function.
+type InEq = (usize, fn());
+const NOTHING: InEq = (usize::MAX, || ());
+thread_local!(static IN_EQ: Cell<InEq> = const { Cell::new(NOTHING) });
+
+impl PartialEq for Hostile {
+    fn eq(&self, other: &Self) -> bool {
+        let (left, function) = IN_EQ.get();
+        IN_EQ.set((left.wrapping_sub(1), function));
+        if left == 0 {
+            function();
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Hostile {}
+
+impl Hash for Hostile {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// `Eq` removes the key that is being loaded. Under the lock of a bucket it panics, because it
+/// would wait for its own thread; elsewhere it cancels the load.
+#[test]
+fn eq_that_removes_a_loaded_key_panics() {
+    static CACHE: OnceLock<Cache<Hostile, u32>> = OnceLock::new();
+
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        let cache = CACHE.get_or_init(|| Cache::new(10));
+        cache.insert(Hostile(1), 1).unwrap();
+        let panics = (0..20).filter(|&at| {
+            let load = || {
+                IN_EQ.set((at, || CACHE.get().unwrap().invalidate(&Hostile(2))));
+                2
+            };
+            let result = catch_unwind(AssertUnwindSafe(|| cache.get_or_insert_with(Hostile(2), load)));
+            IN_EQ.set(NOTHING);
+            assert_eq!(cache.get_or_insert_with(Hostile(2), || 3), cache.get(&Hostile(2)).unwrap());
+            cache.invalidate(&Hostile(2));
+            result.is_err()
+        });
+        done.send(panics.count()).unwrap();
+    });
+    let panics = is_done.recv_timeout(patience()).expect("no thread waits for itself");
+    assert!((1..20).contains(&panics), "{panics} panics");
+}
+
+/// While a value of one cache is inserted, `Eq` removes a key that another cache is loading.
+#[test]
+fn eq_that_cancels_a_load_of_another_cache_panics() {
+    static OTHER: OnceLock<Cache<u32, u32>> = OnceLock::new();
+
+    let (other, cache) = (OTHER.get_or_init(|| Cache::new(10)), Cache::new(10));
+    cache.insert(Hostile(1), 1).unwrap();
+    // When it is inserted, the loaded key is first looked up, and then compared under the lock.
+    let [looked_up, inserted, after] = [0, 1, 2].map(|at| {
+        let load = || {
+            IN_EQ.set((at, || OTHER.get().unwrap().invalidate(&1)));
+            2
+        };
+        let nested = || other.get_or_insert_with(1, || cache.get_or_insert_with(Hostile(2), load));
+        let result = catch_unwind(AssertUnwindSafe(nested));
+        IN_EQ.set(NOTHING);
+        // Both caches work.
+        cache.invalidate(&Hostile(2));
+        other.invalidate(&1);
+        assert_eq!(other.get_or_insert_with(1, || cache.get_or_insert_with(Hostile(2), || 3)), 3);
+        cache.invalidate(&Hostile(2));
+        other.invalidate(&1);
+        result.ok()
+    });
+    assert_eq!((looked_up, inserted, after), (Some(2), None, Some(2)));
+}
+
+/// A load ends while `compute` decides to remove the key, or to set a value that is too heavy.
+#[test]
+fn a_load_that_ends_during_compute_is_removed() {
+    for decision in [None, Some(11)] {
+        let cache = &Cache::builder().capacity(10).weigher(|_, &weight: &u64| weight).build();
+        let (begin, is_begun) = mpsc::channel();
+        let (end, must_end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let mut load = Some(scope.spawn(move || {
+                cache.get_or_insert_with(1, || {
+                    begin.send(()).unwrap();
+                    must_end.recv_timeout(patience()).unwrap();
+                    5
+                })
+            }));
+            is_begun.recv_timeout(patience()).unwrap();
+            let mut found = Vec::new();
+            let decide = |old: Option<&u64>| {
+                found.push(old.copied());
+                if let Some(load) = load.take() {
+                    end.send(()).unwrap();
+                    assert_eq!(load.join().unwrap(), 5);
+                }
+                Ok::<_, ()>(decision)
+            };
+            assert_eq!(cache.compute(1, decide, &relativist_cache::read()).is_ok(), decision.is_none());
+            assert_eq!((found, cache.peek(&1)), (vec![None, Some(5)], None));
+        });
+    }
+}
+
+#[test]
+fn an_insertion_is_not_replaced_by_an_older_load() {
+    let cache = Cache::new(10);
+    let woken = Arc::<Woken>::default();
+    let mut load = Box::pin(cache.get_or_insert_async(1, || async {
+        pause(1).await;
+        "old"
+    }));
+    assert!(poll(load.as_mut(), &woken).is_pending());
+    cache.insert(1, "new").unwrap();
+    assert_eq!(poll(load.as_mut(), &woken), Poll::Ready("old"));
+    assert_eq!(cache.get(&1), Some("new"));
+}
+
+#[test]
+fn loading_the_same_key_in_its_loader_panics() {
+    let cache = Cache::new(10);
+    let again = || cache.get_or_insert_with(1, || cache.get_or_insert_with(1, || 2));
+    assert!(catch_unwind(AssertUnwindSafe(again)).is_err());
+    // Other keys may be loaded.
+    assert_eq!(cache.get_or_insert_with(1, || cache.get_or_insert_with(2, || 3) + 1), 4);
+}
+
+/// The loader runs outside of the cache's own sections: it may wait for readers.
+#[test]
+fn a_loader_runs_in_no_read_section() {
+    let cache = Cache::new(10);
+    let load = || {
+        relativist_rcu::barrier();
+        2
+    };
+    assert_eq!(cache.get_or_insert_with(1, load), 2);
+    assert_eq!(poll(pin!(cache.get_or_insert_async(2, || async { load() })), &Arc::default()), Poll::Ready(2));
+}
+
+#[test]
+fn a_thread_with_a_guard_loads() {
+    let cache = Cache::new(10);
+    let _guard = relativist_cache::read();
+    assert_eq!(cache.get_or_insert_with(1, || 2), 2);
+    assert_eq!(cache.get_or_insert_with(1, || panic!("it was kept")), 2);
+    assert_eq!(cache.get_or_try_insert_with(2, || Err(3)), Err(3));
+    // In a function of `compute`, which the cache calls in the section of the guard.
+    let decide = |_: Option<&u32>| Ok::<_, ()>(Some(cache.get_or_insert_with(4, || 5) + 1));
+    assert_eq!(cache.compute(3, decide, &relativist_cache::read()).unwrap().new, Some(&6));
+    assert_eq!((cache.get(&4), cache.stats().loads), (Some(5), 2));
+}
+
+/// The other thread may be waiting for readers, as here.
+#[test]
+fn a_thread_with_a_guard_does_not_wait_for_a_load() {
+    let cache = &Cache::new(10);
+    let (begin, is_begun) = mpsc::channel();
+    thread::scope(|scope| {
+        let guard = relativist_cache::read();
+        let loads = scope.spawn(move || {
+            cache.get_or_insert_with(1, || {
+                begin.send(()).unwrap();
+                relativist_rcu::wait_for_readers();
+                2
+            })
+        });
+        is_begun.recv_timeout(patience()).unwrap();
+        assert_eq!(cache.get_or_insert_with(1, || 3), 3);
+        assert_eq!(cache.get_or_try_insert_with(1, || Err(3)), Err(3));
+        let in_task = pin!(cache.get_or_insert_async(1, || async { 4 }));
+        assert_eq!(poll(in_task, &Arc::default()), Poll::Ready(4));
+        assert_eq!((cache.get(&1), cache.stats().loads), (None, 2), "none of them was kept");
+        drop(guard);
+        assert_eq!(loads.join().unwrap(), 2);
+    });
+    assert_eq!((cache.get(&1), cache.stats().loads, cache.stats().failed_loads), (Some(2), 3, 1));
+}
+
+#[test]
+fn a_waker_that_panics_does_not_keep_others_asleep() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker");
+        }
+    }
+    let cache = Cache::new(10);
+    let load = || async {
+        pause(1).await;
+        1
+    };
+    let woken = Arc::<Woken>::default();
+    let mut leader = pin!(cache.get_or_insert_async(1, load));
+    assert!(poll(leader.as_mut(), &woken).is_pending());
+    let (mut first, mut second) = (pin!(cache.get_or_insert_async(1, load)), pin!(cache.get_or_insert_async(1, load)));
+    assert!(first.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    assert!(poll(second.as_mut(), &woken).is_pending());
+    assert_eq!(poll(leader.as_mut(), &woken), Poll::Ready(1));
+    assert_eq!((woken.times(), poll(second.as_mut(), &woken)), (1, Poll::Ready(1)));
+}
+
+/// Tasks that may move between threads can load.
+#[test]
+fn futures_that_load_are_send() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    const TASKS: usize = 1000;
+    let cache: Arc<Cache<usize, Arc<usize>>> = Arc::new(Cache::new(50));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|task| {
+                let (cache, calls) = (Arc::clone(&cache), Arc::clone(&calls));
+                tokio::spawn(is_send(async move {
+                    let load = || async {
+                        calls.fetch_add(1, SeqCst);
+                        tokio::task::yield_now().await;
+                        Arc::new(task % 50)
+                    };
+                    assert_eq!(*cache.get_or_insert_async(task % 50, load).await, task % 50);
+                }))
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    });
+    assert_eq!(calls.load(SeqCst), 50);
+}

@@ -1,0 +1,13 @@
+//! What the cache does: its limit, eviction, expiry, loaders, hostile code of its users, and races.
+
+use relativist_testing as _;
+
+mod auto_traits;
+mod compute;
+mod expiry;
+mod hostile;
+mod interleaved;
+mod limit;
+mod load;
+mod operations;
+mod stress;

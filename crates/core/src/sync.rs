@@ -1,0 +1,312 @@
+//! The only source of atomics, cells, mutexes and thread-local variables, so that loom can replace
+//! them (`--cfg relativist_loom`).
+
+/// Statistics order nothing, so loom need not explore them.
+pub use std::sync::atomic as statistics;
+use std::sync::atomic::Ordering::SeqCst;
+pub use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+// Loom need not explore counters either. Where one orders something, as the count of a
+// cache's loads does, a litmus test covers it.
+pub use std::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr as UntrackedPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+};
+
+#[cfg(relativist_loom)]
+#[doc(hidden)]
+pub use loom;
+#[cfg(relativist_loom)]
+pub use {
+    loom::cell::{Cell, UnsafeCell},
+    loom::sync::{Mutex, MutexGuard, atomic},
+    loom::thread::yield_now,
+    tracked::{AtomicBits, AtomicPtr},
+};
+#[cfg(not(relativist_loom))]
+pub use {
+    std::cell::Cell,
+    std::sync::atomic::{self, AtomicPtr, AtomicU64 as AtomicBits, compiler_fence},
+    std::sync::{Mutex, MutexGuard},
+    std::thread::yield_now,
+};
+
+/// Does nothing: loom explores all orders that the memory model allows, so it needs no compiler
+/// fence.
+#[cfg(relativist_loom)]
+pub fn compiler_fence(_: atomic::Ordering) {}
+
+/// [`std::cell::UnsafeCell`] with the interface of loom's, which fails models with a data race.
+#[cfg(not(relativist_loom))]
+#[repr(transparent)]
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(relativist_loom))]
+impl<T> UnsafeCell<T> {
+    /// Creates a cell.
+    pub const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Calls a function with a pointer for reading.
+    #[inline(always)]
+    pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+        f(self.0.get())
+    }
+
+    /// Calls a function with a pointer for writing.
+    #[inline(always)]
+    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}
+
+/// Makes an exchange before it a full barrier. On x86-64 the exchange is one already.
+#[inline(always)]
+pub fn fence_after_exchange() {
+    // litmus: update-then-lookup, update-then-lookup-grown, flat-update-then-lookup
+    // litmus: insert-then-lookup, flight-begun
+    #[cfg(any(not(target_arch = "x86_64"), relativist_loom))]
+    atomic::fence(SeqCst);
+    // The exchange orders accesses in the processor. This keeps the compiler from moving later
+    // loads before it.
+    #[cfg(all(target_arch = "x86_64", not(relativist_loom)))]
+    compiler_fence(SeqCst);
+}
+
+/// Prevents the processor from executing later loads before earlier stores.
+#[inline(always)]
+pub fn full_fence() {
+    // litmus: sleep, unlink-then-lookup, flight-begun
+    atomic::fence(SeqCst);
+}
+
+/// Lets threads sleep until another thread unlocks something at an address.
+#[cfg(not(relativist_loom))]
+pub(crate) mod parking {
+    pub(crate) use std::sync::atomic::AtomicUsize as AtomicCount;
+
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
+
+    /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` returns false.
+    /// `is_locked` must neither panic nor park.
+    pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
+        // SAFETY: guaranteed by the callers; the other callbacks do nothing.
+        unsafe { parking_lot_core::park(key, is_locked, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
+    }
+
+    /// Wakes all threads that sleep at `key`.
+    #[cold]
+    pub(crate) fn unpark_all(key: usize) {
+        // SAFETY: an address that no other code parks at.
+        unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
+    }
+}
+
+/// The replacement for models, with one queue for all addresses.
+#[cfg(all(test, relativist_loom))]
+pub(crate) mod parking {
+    pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+    }
+
+    pub(crate) fn park(_: usize, is_locked: impl Fn() -> bool) {
+        let queue = QUEUE.0.lock().unwrap();
+        if is_locked() {
+            drop(QUEUE.1.wait(queue).unwrap());
+        }
+    }
+
+    pub(crate) fn unpark_all(_: usize) {
+        let _queue = QUEUE.0.lock().unwrap();
+        QUEUE.1.notify_all();
+    }
+}
+
+/// A `fn` that is `const` except under loom, whose atomics can't be made at compile time.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(relativist_loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+
+        #[cfg(relativist_loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+
+/// Thread-local variables that are initialised at compile time, so that reading one that has no
+/// destructor costs a load.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! local {
+    ($($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;)*) => {
+        #[cfg(not(relativist_loom))]
+        ::std::thread_local! {
+            $($(#[$meta])* static $name: $type = const { $value };)*
+        }
+
+        #[cfg(relativist_loom)]
+        $crate::sync::loom::thread_local! {
+            $($(#[$meta])* static $name: $type = $value;)*
+        }
+    };
+}
+
+/// `static NAME: Type = value;`, created anew for each execution of a model. Defines
+/// `fn name() -> &'static Type`.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! global {
+    ($(#[$meta:meta])* fn $name:ident() -> $type:ty = $value:expr;) => {
+        $(#[$meta])*
+        #[cfg(not(relativist_loom))]
+        #[inline(always)]
+        pub(crate) const fn $name() -> &'static $type {
+            static GLOBAL: $type = $value;
+            &GLOBAL
+        }
+
+        $(#[$meta])*
+        #[cfg(relativist_loom)]
+        pub(crate) fn $name() -> &'static $type {
+            $crate::sync::loom::lazy_static! {
+                static ref GLOBAL: $type = $value;
+            }
+            &GLOBAL
+        }
+    };
+}
+
+pub use {const_fn, global, local};
+
+/// Waits for another thread: first spins, then yields the processor, then sleeps up to a
+/// millisecond.
+///
+/// Readers never wake other threads, which would slow them down. So a thread that waits for one has
+/// to poll.
+#[cfg(not(relativist_loom))]
+#[derive(Default)]
+pub struct Backoff {
+    step: u32,
+}
+
+#[cfg(not(relativist_loom))]
+impl Backoff {
+    const SPINS: u32 = 6;
+    const YIELDS: u32 = 16;
+    const MAX_SLEEP_US: u64 = 1000;
+
+    /// Creates one that has not waited yet.
+    pub fn new() -> Self {
+        Self { step: 0 }
+    }
+
+    /// Waits for longer with each call.
+    pub fn wait(&mut self) {
+        if self.step < Self::SPINS {
+            (0..1 << self.step).for_each(|_| std::hint::spin_loop());
+        } else if self.step < Self::YIELDS {
+            yield_now();
+        } else {
+            let sleep = (20u64 << (self.step - Self::YIELDS).min(6)).min(Self::MAX_SLEEP_US);
+            std::thread::sleep(std::time::Duration::from_micros(sleep));
+        }
+        self.step = self.step.saturating_add(1);
+    }
+}
+
+/// Models have no time, so this lets another thread run.
+#[cfg(relativist_loom)]
+pub struct Backoff;
+
+#[cfg(relativist_loom)]
+impl Backoff {
+    /// Creates one.
+    pub fn new() -> Self {
+        Self
+    }
+
+    /// Lets another thread run.
+    pub fn wait(&mut self) {
+        yield_now();
+    }
+}
+
+#[cfg(relativist_loom)]
+mod tracked {
+    use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    loom::lazy_static! {
+        static ref ACCESSES: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    /// Loom's atomic, with two differences.
+    ///
+    /// First, each access conflicts with every other. Loom only tries orders of accesses that can
+    /// make a difference. It assumes that the order of a load and a later exchange by another
+    /// thread makes none, if that other thread has itself loaded in between, as each lock here
+    /// does.
+    ///
+    /// Second, dropping it fails the model unless all accesses happened before, because links and
+    /// heads may be reclaimed only when all readers have left.
+    #[derive(Debug)]
+    pub struct Tracked<A: Exclusive>(A);
+
+    /// Loom's `AtomicPtr`, tracked.
+    pub type AtomicPtr<T> = Tracked<loom::sync::atomic::AtomicPtr<T>>;
+    /// Loom's `AtomicU64`, tracked.
+    pub type AtomicBits = Tracked<loom::sync::atomic::AtomicU64>;
+
+    impl<T> AtomicPtr<T> {
+        /// Creates one.
+        pub fn new(pointer: *mut T) -> Self {
+            Self(loom::sync::atomic::AtomicPtr::new(pointer))
+        }
+    }
+
+    impl AtomicBits {
+        /// Creates one.
+        pub fn new(bits: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(bits))
+        }
+    }
+
+    impl<A: Exclusive> std::ops::Deref for Tracked<A> {
+        type Target = A;
+
+        fn deref(&self) -> &A {
+            // Relaxed: conflicts, but orders nothing.
+            ACCESSES.fetch_add(1, Relaxed);
+            &self.0
+        }
+    }
+
+    impl<A: Exclusive> Drop for Tracked<A> {
+        fn drop(&mut self) {
+            self.0.check();
+        }
+    }
+
+    /// An object for which a model can check that no other thread uses it.
+    pub trait Exclusive {
+        /// Fails the model unless all accesses happened before.
+        fn check(&mut self);
+    }
+
+    impl<T> Exclusive for loom::sync::atomic::AtomicPtr<T> {
+        fn check(&mut self) {
+            self.with_mut(|_| ());
+        }
+    }
+
+    impl Exclusive for loom::sync::atomic::AtomicU64 {
+        fn check(&mut self) {
+            self.with_mut(|_| ());
+        }
+    }
+}

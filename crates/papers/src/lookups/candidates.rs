@@ -1,0 +1,137 @@
+//! The tables that can be measured while they are resized.
+
+use crate::tables::TableHasher;
+use crate::tables::ddds::Ddds;
+use crate::tables::dual_chain::DualChain;
+use crate::tables::fixed::Fixed;
+use crate::tables::flat::Flat;
+#[cfg(target_os = "linux")]
+use crate::tables::in_place::InPlace;
+use crate::tables::mutex::Mutexed;
+use crate::tables::rwlock::{RwLocked, StdRwLocked};
+use crate::tables::sorted::Sorted;
+use crate::tables::split_ordered::SplitOrdered;
+use crate::tables::striped::Striped;
+use crate::tables::tree::{SkipList, Tree};
+use crate::tables::unzip::Unzip;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::subject::{AsMade, Resizable, Subject};
+use relativist_bench::harness::hashers::{Foldhash, Fx, Identity};
+use relativist_bench::harness::options::{HashFunction, spell};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// relativist: sorted chains (ATC 2011, section 4.3)
+    Relativist,
+    /// relativist::FlatMap: entries in the buckets, three in each
+    Flat,
+    /// RP: the algorithm of the paper, as printed (section 4)
+    Unzip,
+    /// RP, resized in place (section 4.2)
+    #[cfg(target_os = "linux")]
+    InPlace,
+    /// Shalev and Shavit's split-ordered list, under RCU
+    SplitOrdered,
+    /// Xu's two sets of links (section 2)
+    DualChain,
+    /// Piggin's dynamic dynamic data structures (section 5)
+    Ddds,
+    /// Chains behind one reader-writer lock of parking_lot (section 5)
+    Rwlock,
+    /// Chains behind one reader-writer lock of std
+    StdRwlock,
+    /// Chains behind one mutex
+    Mutex,
+    /// Chains behind a mutex per stripe
+    Striped,
+    /// RCU chains that can't be resized
+    Fixed,
+    /// std's B-tree behind a reader-writer lock
+    Tree,
+    /// crossbeam's skip list
+    SkipList,
+}
+
+/// When the number of buckets of a table can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizing {
+    AtAnyTime,
+    /// Only when the table is made.
+    WhenMade,
+    Own,
+}
+
+impl Name {
+    pub fn sizing(self) -> Sizing {
+        match self {
+            Self::Fixed => Sizing::WhenMade,
+            Self::Tree | Self::SkipList => Sizing::Own,
+            _ => Sizing::AtAnyTime,
+        }
+    }
+
+    pub fn label(self) -> String {
+        match self {
+            Self::Unzip => "RP".into(),
+            Self::InPlace => "RP, in place".into(),
+            Self::Ddds => "DDDS".into(),
+            name => spell(&name),
+        }
+    }
+
+    pub fn make(self, buckets: usize, hasher: HashFunction) -> Box<dyn Subject> {
+        match hasher {
+            HashFunction::Foldhash => self.make_with::<Foldhash>(buckets),
+            HashFunction::Fx => self.make_with::<Fx>(buckets),
+            HashFunction::Identity => self.make_with::<Identity>(buckets),
+        }
+    }
+
+    fn make_with<H: TableHasher>(self, buckets: usize) -> Box<dyn Subject> {
+        match self {
+            Self::Relativist => Resizable::<Sorted<H>>::boxed(buckets),
+            Self::Flat => Resizable::<Flat<H>>::boxed(buckets),
+            Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
+            #[cfg(target_os = "linux")]
+            Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),
+            Self::SplitOrdered => Resizable::<SplitOrdered<H>>::boxed(buckets),
+            Self::DualChain => Resizable::<DualChain<H>>::boxed(buckets),
+            Self::Ddds => Resizable::<Ddds<H>>::boxed(buckets),
+            Self::Rwlock => Resizable::<RwLocked<H>>::boxed(buckets),
+            Self::StdRwlock => Resizable::<StdRwLocked<H>>::boxed(buckets),
+            Self::Mutex => Resizable::<Mutexed<H>>::boxed(buckets),
+            Self::Striped => Resizable::<Striped<H>>::boxed(buckets),
+            Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
+            Self::Tree => AsMade::<Tree>::boxed(buckets),
+            Self::SkipList => AsMade::<SkipList>::boxed(buckets),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookups::subject::Sampler;
+    use relativist_bench::harness::keys::Indices;
+
+    /// Every table finds the keys that were inserted, and no others, with every hash function.
+    #[test]
+    fn tables_find_their_keys() {
+        for &name in Name::value_variants() {
+            for hasher in [HashFunction::Foldhash, HashFunction::Fx, HashFunction::Identity] {
+                let table = name.make(16, hasher);
+                assert!((0..100).all(|key| table.insert(key)), "{name:?}");
+                let missed = |range| table.look_up(&mut Indices::new(range, 1), &mut Sampler::idle());
+                assert_eq!(missed(0..100), 0, "{name:?}");
+                assert!(missed(50..150) > 0, "{name:?}");
+                if name.sizing() == Sizing::AtAnyTime {
+                    table.resize_to(64);
+                    assert_eq!(missed(0..100), 0, "{name:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, health
+//! checks, and a status page that shows them live.
+//!
+//! The clients are a browser and a few scrapers, so the server is simple: one thread accepts, and a
+//! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
+//! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
+//! Ten times a second the accepting thread also records the size of the table, because resizes are
+//! over in milliseconds. Statistics that need a look at every bucket, or every item, are gathered
+//! piece by piece ([`survey::Survey`]), so no request waits for more than one piece.
+//!
+//! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
+//! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
+//! and clients would still have to be written.
+
+mod history;
+mod http;
+mod metrics;
+mod panel;
+mod report;
+mod survey;
+mod tenants;
+
+use crate::execute::SharedState;
+use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
+use crate::observability::log::{Level, Log};
+use crate::process::inherited::Inherited;
+use crate::process::stopper::Stopper;
+use http::{Request, Response};
+use metrics::Format;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use panel::Panel;
+use socket2::Type;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Maximum number of requests answered at a time.
+const MAX_CLIENTS: usize = 8;
+
+/// The timeout of one more client beyond that limit: silent clients must not block health checks.
+const TIMEOUT_BEYOND_LIMIT: Duration = Duration::from_millis(500);
+
+/// How often the size of the table is recorded.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The check for whether the process is alive, also while it starts or stops. `/readyz` is the one
+/// for whether it serves new clients.
+const HEALTH: &str = "/healthz";
+
+/// The status page, which loads nothing else.
+const STATUS_PAGE: &str = include_str!("admin/status.html");
+
+/// A bound listener.
+pub(crate) struct Admin(TcpListener);
+
+/// A running server for operators. Dropping the handle stops it.
+pub(crate) struct AdminHandle {
+    address: Option<SocketAddr>,
+    panel: Weak<OnceLock<Panel>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Admin {
+    /// Listens on `address`, or inherits the socket that does.
+    pub(crate) fn bind(address: SocketAddr, inherited: &Inherited) -> io::Result<Admin> {
+        let bind = || std::net::TcpListener::bind(address);
+        let listener = inherited.at(Type::STREAM, address).map_or_else(bind, |socket| Ok(socket.into()))?;
+        listener.set_nonblocking(true)?;
+        Ok(Admin(TcpListener::from_std(listener)))
+    }
+
+    /// Another descriptor of the socket.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// Serves in a thread of its own. Until the handle is opened, the reply is that the server is
+    /// starting (but [`HEALTH`] is answered).
+    pub(crate) fn start(self) -> io::Result<AdminHandle> {
+        let (stop, stopped) = mpsc::channel();
+        let address = self.0.local_addr().ok();
+        let panel = Arc::new(OnceLock::new());
+        // Only the thread owns the panel, so the panel is dropped when the thread ends.
+        let weak = Arc::downgrade(&panel);
+        let poll = Poll::new()?;
+        let thread = thread::Builder::new().name("admin".into()).spawn(move || {
+            let log = Log::new(0);
+            if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
+                log.write(Level::Warning, format_args!("--admin has failed: {error}"));
+            }
+        })?;
+        Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl AdminHandle {
+    /// Answers from `shared` from now on. `stopper` knows whether the server is stopping.
+    pub(crate) fn open(&self, shared: &Arc<SharedState>, stopper: Stopper) {
+        // Without a panel the thread has failed, and has logged that.
+        if let Some(panel) = self.panel.upgrade() {
+            panel.get_or_init(|| Panel::new(Arc::clone(shared), stopper));
+        }
+    }
+}
+
+impl AdminHandle {
+    /// The address that it listens on.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+}
+
+impl Drop for AdminHandle {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of this thread does not change how the server ends, because the cache was not
+            // affected.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Accepts until stopped, then waits for the clients being answered.
+fn serve(
+    mut listener: TcpListener,
+    mut poll: Poll,
+    panel: &OnceLock<Panel>,
+    log: &Log,
+    stopped: &Receiver<()>,
+) -> io::Result<()> {
+    let (gate, last_place) = (ConnectionLimit::new(MAX_CLIENTS), ConnectionLimit::new(1));
+    let mut events = Events::with_capacity(1);
+    poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
+    thread::scope(|scope| {
+        let is_handed_over = || panel.get().is_some_and(|panel| panel.shared.gate.is_handed_over());
+        while stopped.try_recv() != Err(TryRecvError::Disconnected) && !is_handed_over() {
+            match poll.poll(&mut events, Some(TICK)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => panel.get().into_iter().for_each(Panel::tick),
+            }
+            // Accepts all waiting clients, because their arrival is announced only once. Errors are
+            // transient, such as a lack of descriptors.
+            while let Ok((stream, _)) = listener.accept() {
+                // Beyond the limit the connection is closed without a reply: there may be any
+                // number of clients.
+                let place = gate.admit().map(|pass| (pass, http::TIMEOUT));
+                let Some((pass, timeout)) = place.or_else(|| Some((last_place.admit()?, TIMEOUT_BEYOND_LIMIT))) else {
+                    continue;
+                };
+                let client = move || receive(panel, TcpStream::from(stream), timeout, pass);
+                if let Err(error) = thread::Builder::new().name("admin-client".into()).spawn_scoped(scope, client) {
+                    log.write(Level::Warning, format_args!("--admin cannot answer: {error}"));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass: ConnectionPermit) {
+    // A client that sends no request, or does not read the reply, gets none.
+    let _ = http::answer(stream, timeout, |request| match panel.get() {
+        Some(panel) => panel.respond(request),
+        None if request.path == HEALTH => healthy(),
+        None => Response::unavailable("starting\n"),
+    });
+}
+
+fn healthy() -> Response {
+    Response::ok("text/plain; charset=utf-8", "ok\n")
+}
+
+impl Panel {
+    fn respond(&self, request: Request<'_>) -> Response {
+        match request.path {
+            "/" => Response::ok("text/html; charset=utf-8", STATUS_PAGE),
+            "/stats.json" => Response::ok("application/json", report::json(self).to_string()),
+            "/metrics" => {
+                let format = Format::wanted(request.accept);
+                Response::ok(format.content_type(), metrics::text(self, format))
+            }
+            HEALTH => healthy(),
+            "/readyz" if self.stopper.is_stopping() => Response::unavailable("stopping\n"),
+            "/readyz" => healthy(),
+            _ => Response::not_found(),
+        }
+    }
+}

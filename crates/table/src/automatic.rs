@@ -1,0 +1,68 @@
+//! Automatic resizing: updates ask the background worker, and the worker resizes without waiting for
+//! readers.
+
+use std::sync::{Arc, Weak};
+
+use relativist_core::sync::{AcqRel, Relaxed};
+
+use super::inner::{TableInner, bits_for};
+use super::link::AnyLink;
+use super::policy::Resizing;
+use super::worker;
+
+impl<L: AnyLink> TableInner<L> {
+    #[cold]
+    pub(super) fn ask_worker(self: &Arc<Self>, helps: fn(usize, usize) -> bool) {
+        let is_wanted = || self.wanted().is_some_and(|wanted| helps(wanted, 1 << self.bits()));
+        let automatic = self.policy.resizing == Resizing::Automatic;
+        // AcqRel: pairs with the one in `advance_resize`.
+        // litmus: resize-requested
+        let ours = automatic && is_wanted() && !self.requested.swap(true, AcqRel);
+        if ours && !worker::request(Arc::downgrade(self) as Weak<dyn worker::Resize>) {
+            // Relaxed: no request was made. A later update makes one.
+            self.requested.store(false, Relaxed);
+        }
+    }
+}
+
+impl<L: AnyLink> worker::Resize for TableInner<L> {
+    fn advance_resize(&self) -> bool {
+        // A resize by hand may hold the mutex as long as readers stay.
+        let Some(mut resizer) = self.try_lock_resizer() else { return true };
+        // Cleared before this thread reads the count, so that a later update makes a new request.
+        // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
+        // set.
+        // litmus: resize-requested
+        self.requested.swap(false, AcqRel);
+        // Relaxed, both: a statistic.
+        self.resizing.store(true, Relaxed);
+        let is_blocked = loop {
+            self.cut_if_unused(&mut resizer);
+            // Relaxed: a statistic.
+            self.counts.bucket_bytes.fetch_sub(resizer.free_retired(), Relaxed);
+            let Some(wanted) = self.wanted().map(bits_for) else { break false };
+            let resized = if wanted > self.bits() {
+                if resizer.is_recently_uncut() {
+                    break true;
+                }
+                self.grow(wanted, &mut resizer)
+            } else {
+                // Shrinking waits until earlier resizes are complete. This bounds the arrays that
+                // readers keep from being freed.
+                if resizer.is_waiting() {
+                    // Updates need not make requests, because the worker will check again. Relaxed:
+                    // a hint.
+                    self.requested.store(true, Relaxed);
+                    break true;
+                }
+                self.shrink(wanted, &mut resizer)
+            };
+            // Without memory the table stays as it is, and a later update makes a new request.
+            if resized.is_err() {
+                break false;
+            }
+        };
+        self.resizing.store(resizer.is_waiting(), Relaxed);
+        is_blocked || resizer.is_waiting()
+    }
+}

@@ -1,0 +1,171 @@
+//! The node of a map: link, key and value, in one allocation.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::mem::offset_of;
+use std::ptr::NonNull;
+
+use relativist_rcu::{Guard, defer_raw};
+
+use crate::recycle;
+use crate::{Hash, Link};
+
+/// A link, a key and a value, in one allocation. Maps are tables of nodes.
+#[repr(C)]
+pub struct Node<K, V> {
+    link: Link,
+    /// The key.
+    pub key: K,
+    /// The value.
+    pub value: V,
+}
+
+impl<K, V> Node<K, V> {
+    /// Creates a node. Aborts if there is no memory, like `Box::new`.
+    #[inline]
+    pub fn new(hash: Hash, key: K, value: V) -> Box<Self> {
+        Self::try_new(hash, key, value).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Self>()))
+    }
+
+    /// Creates a node. Returns key and value if there is no memory.
+    #[inline]
+    pub fn try_new(hash: Hash, key: K, value: V) -> Result<Box<Self>, (K, V)> {
+        let Some(memory) = recycle::allocate(Layout::new::<Self>()) else { return Err((key, value)) };
+        let node = memory.cast::<Self>();
+        // SAFETY: memory of this layout that comes from the global allocator, possibly through the
+        // recycler, can be a box's.
+        unsafe {
+            node.write(Self { link: Link::new(hash), key, value });
+            Ok(Box::from_raw(node.as_ptr()))
+        }
+    }
+
+    /// Returns key and value.
+    pub fn into_parts(self) -> (K, V) {
+        (self.key, self.value)
+    }
+
+    /// Returns the link.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Returns references to key and value.
+    #[inline]
+    pub fn pair(&self) -> (&K, &V) {
+        (&self.key, &self.value)
+    }
+
+    /// Converts the box to its link. The pointer may be used to access the whole node.
+    pub fn into_link(self: Box<Self>) -> NonNull<Link> {
+        const { assert!(offset_of!(Self, link) == 0) };
+        NonNull::from(Box::leak(self)).cast()
+    }
+
+    /// Converts the link back to the box.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no other code uses the node.
+    pub unsafe fn from_link(link: NonNull<Link>) -> Box<Self> {
+        // SAFETY: `into_link` leaked the box.
+        unsafe { Box::from_raw(link.cast().as_ptr()) }
+    }
+
+    /// # Safety
+    ///
+    /// The link is part of a `Node<K, V>` that is alive and not changed during `'a`.
+    #[inline(always)]
+    pub unsafe fn of<'a>(link: NonNull<Link>) -> &'a Self {
+        // SAFETY: the link is the first field, and pointers to it are for the whole node
+        // (`into_link`).
+        unsafe { link.cast().as_ref() }
+    }
+
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no thread uses it any more.
+    pub unsafe fn dispose(link: NonNull<Link>) {
+        let node = link.cast::<Self>();
+        // Frees the memory even if the destructor panics.
+        let _memory = Memory(node.cast(), Layout::new::<Self>());
+        // SAFETY: `into_link` leaked the box, and the caller guarantees that no thread uses it.
+        unsafe { node.drop_in_place() };
+    }
+
+    /// Moves key and value out of a node, and frees it after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
+    /// later reader can find it.
+    pub unsafe fn take(link: NonNull<Link>) -> (K, V) {
+        let node = link.cast::<Self>();
+        // SAFETY: the caller allows to move key and value out, and the deferred function drops
+        // neither.
+        unsafe {
+            let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
+            defer_raw(link.cast(), size_of::<Self>(), |link| Self::free(link.cast()));
+            entry
+        }
+    }
+
+    /// Drops key and value. Leaves the link as it is, which other threads may be using, and the
+    /// memory allocated.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no thread uses the key or the value any more,
+    /// nor will.
+    pub unsafe fn drop_entry(link: NonNull<Link>) {
+        struct Value<V>(*mut V);
+        impl<V> Drop for Value<V> {
+            fn drop(&mut self) {
+                // SAFETY: see the function.
+                unsafe { self.0.drop_in_place() };
+            }
+        }
+        let node = link.cast::<Self>().as_ptr();
+        // SAFETY: guaranteed by the caller; the pointer is for the whole node (`into_link`).
+        unsafe {
+            // Dropped even if the destructor of the key panics.
+            let _value = Value(&raw mut (*node).value);
+            (&raw mut (*node).key).drop_in_place();
+        }
+    }
+
+    /// Frees a node whose key and value are gone.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], key and value were dropped or moved out, and no
+    /// thread uses the node any more.
+    pub unsafe fn free(link: NonNull<Link>) {
+        drop(Memory(link.cast(), Layout::new::<Self>()));
+    }
+
+    /// Drops the node after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// The link came from [`Node::into_link`], and no later reader can find it.
+    #[inline]
+    pub unsafe fn retire(link: NonNull<Link>, guard: &Guard)
+    where
+        K: Send + 'static,
+        V: Send + 'static,
+    {
+        // SAFETY: key and value may be dropped on any thread at any time; the caller guarantees the
+        // rest.
+        unsafe { guard.defer_raw(link.cast(), size_of::<Self>(), |link| Self::dispose(link.cast())) };
+    }
+}
+
+/// Memory whose contents have been dropped.
+struct Memory(NonNull<u8>, Layout);
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: a box of this layout was leaked for it.
+        unsafe { recycle::free(self.0, self.1) };
+    }
+}

@@ -1,0 +1,503 @@
+//! Grows and shrinks a table by any power of two, during lookups and updates, and without waiting
+//! for readers.
+//!
+//! Chains are sorted by hash and buckets are ranges of hashes. So joining buckets means linking
+//! ends to beginnings, and splitting a bucket means cutting its chain (ATC 2011, section 4.3).
+//! Between the two, the buckets of a group share one merged chain, into which the heads of both
+//! arrays lead (see `group.rs`). Only the cut needs a wait for readers: a lookup that entered by a
+//! coarse head needs the links between the finer buckets, and one that entered by a fine head does
+//! not.
+//!
+//! **Grow:** fill the fine heads, bucket by bucket; publish the fine array, so that lookups have
+//! short chains; when all readers from before have left, cut, group by group. A table need not wait
+//! for the cut to grow again: the heads of the next array are filled from the same chains, and one
+//! cut is made, for the array that is published then. So a reader that stays in its section, even
+//! the thread that fills the table, does not delay growth.
+//!
+//! **Shrink:** join the chains of each group, and make the fine heads follow the coarse one;
+//! publish the coarse array. If a group takes several steps, they begin with the last heads.
+//!
+//! Replaced arrays are freed after a grace period.
+//!
+//! Updates continue during a resize. Each waits for at most one *step*, during which the resizer
+//! holds locks: a step covers the chain of one bucket, or [`STEP`] heads.
+//!
+//! **Cost:** links lie anywhere in memory, so the resizer prefetches the links of many chains at
+//! once, and reads a link only where it has to. (Reading links of chains that are not locked takes
+//! a read section. If the links are those of a private domain, only the first ones are prefetched.)
+//! If all links of a bucket go to the same finer bucket, the summary of the head shows it, and the
+//! chain is not walked; this holds for most short chains. The finer summary is less exact then. The
+//! cut makes summaries exact again, except where nothing has to be cut in a table that the
+//! background worker is about to grow again.
+
+use std::ops::Range;
+use std::ptr::{NonNull, null_mut};
+use std::time::Instant;
+
+use relativist_core::prefetch::prefetch_for_write;
+use relativist_core::sync::Relaxed;
+use relativist_rcu::GracePeriod;
+#[cfg(not(relativist_loom))]
+use relativist_rcu::read;
+
+use super::Hash;
+use super::array::{AllocError, Array, DetachedArray};
+use super::hash::Scale;
+use super::head::{Head, Word};
+use super::inner::TableInner;
+use super::link::{AnyLink, links_from};
+use super::resizer::{Resizer, Uncut, free_later};
+
+/// The maximum number of heads of the finer array that the resizer changes under one lock.
+const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
+
+impl<L: AnyLink> TableInner<L> {
+    /// Resizes by hand, to 2^`bits` buckets. The caller is outside of read sections.
+    pub(super) fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
+        let mut resizer = self.lock_resizer();
+        // Relaxed, both: a statistic.
+        self.resizing.store(true, Relaxed);
+        let result = self.resize(bits, &mut resizer);
+        let retired = resizer.take_retired();
+        self.resizing.store(false, Relaxed);
+        // `free_later` may run deferred destructors, which may resize this table.
+        drop(resizer);
+        retired.for_each(|array| {
+            // SAFETY: only `free_later` frees it.
+            let bytes = unsafe { array.get() }.bucket_bytes();
+            // Relaxed: a statistic.
+            self.counts.bucket_bytes.fetch_sub(bytes, Relaxed);
+            free_later(array);
+        });
+        result
+    }
+
+    /// Resizes to 2^`bits` buckets, and waits until chains are cut. The caller is outside of read
+    /// sections.
+    fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        self.settle(resizer);
+        if bits > self.bits() {
+            self.grow(bits, resizer)?;
+            self.settle(resizer);
+        } else if bits < self.bits() {
+            self.shrink(bits, resizer)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for readers and cuts chains, if any are uncut. The caller is outside of read sections.
+    fn settle(&self, resizer: &mut Resizer) {
+        if let Some(uncut) = resizer.uncut() {
+            uncut.readers.wait();
+        }
+        if let Some(uncut) = resizer.take_uncut_if(|_| true) {
+            self.cut(&uncut.base, resizer);
+        }
+    }
+
+    /// Cuts chains if that takes no wait.
+    pub(super) fn cut_if_unused(&self, resizer: &mut Resizer) {
+        if let Some(uncut) = resizer.take_uncut_if(|uncut| uncut.readers.has_passed()) {
+            self.cut(&uncut.base, resizer);
+        }
+    }
+
+    pub(super) fn allocate_array<'a>(&self, bits: u32) -> Result<Array<'a>, AllocError> {
+        let array = Array::allocate(bits)?;
+        // Relaxed: a statistic.
+        self.counts.bucket_bytes.fetch_add(array.bucket_bytes(), Relaxed);
+        Ok(array)
+    }
+
+    /// Grows to 2^`bits` buckets, without waiting for readers. Chains stay uncut.
+    pub(super) fn grow(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        // SAFETY: only the holder of the resizer's mutex frees arrays, and that is this thread.
+        let coarse = unsafe { self.array.load() };
+        // SAFETY: as above.
+        let base = resizer.uncut().map_or(coarse, |uncut| unsafe { uncut.base.get() });
+        // Room for the coarse array now, and for the base when chains are cut.
+        resizer.reserve(2, bits)?;
+        let fine = self.allocate_array(bits)?;
+        fine.set_base(Some(base));
+        coarse.set_finer(Some(fine));
+        if base == coarse {
+            fill_settled::<L>(coarse, fine, self.looks_ahead)
+        } else {
+            fill_uncut::<L>(base, coarse, fine, self.looks_ahead)
+        }
+        self.array.publish(fine);
+        if base != coarse {
+            // This comes after the publication: an update that sees it no longer maintains the
+            // coarse heads, which are replaced by now.
+            base.set_finer(Some(fine));
+            resizer.retire(coarse);
+        }
+        let base = DetachedArray::of(base);
+        resizer.reserved().uncut = Some(Uncut { base, readers: GracePeriod::start(), since: Instant::now() });
+        self.size_changed(fine.len());
+        // Relaxed: a statistic.
+        self.counts.grows.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Completes growing: cuts the chains of `base` between the buckets of the published array. No
+    /// lookup may be left that entered by an older array.
+    pub(super) fn cut(&self, base: &DetachedArray, resizer: &mut Resizer) {
+        // SAFETY: as in `grow`.
+        let (base, fine) = unsafe { (base.get(), self.array.load()) };
+        let factor = fine.len() / base.len();
+        let skips_exact_summaries = self.wants_more_than(fine.len());
+        let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
+        let chains = Chains { array: base, looks_ahead: self.looks_ahead, walks };
+        for_each_step::<L>((base, fine), &chains, Order::Ascending, |step| {
+            cut::<L>(step, fine.scale(), skips_exact_summaries)
+        });
+        fine.set_base(None);
+        resizer.retire(base);
+        // Relaxed: a statistic.
+        self.counts.grace_periods.fetch_add(1, Relaxed);
+    }
+
+    /// Shrinks to 2^`bits` buckets, without waiting for readers. The table has no uncut chains.
+    pub(super) fn shrink(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        debug_assert!(resizer.uncut().is_none());
+        // SAFETY: as in `grow`.
+        let fine = unsafe { self.array.load() };
+        resizer.reserve(1, bits)?;
+        let coarse = self.allocate_array(bits)?;
+        fine.set_base(Some(coarse));
+        // The order is descending, so that a step links the chains of its heads in front of those
+        // that are joined already, and needs no other heads.
+        let chains = Chains { array: fine, looks_ahead: self.looks_ahead, walks: |_| true };
+        for_each_step::<L>((coarse, fine), &chains, Order::Descending, |step| join::<L>(&step, coarse.scale()));
+        self.array.publish(coarse);
+        resizer.retire(fine);
+        self.size_changed(coarse.len());
+        // Relaxed: a statistic.
+        self.counts.shrinks.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
+
+/// A head, and the heads that it covers in a finer array, or [`STEP`] of them if it covers more.
+struct Step<'a> {
+    head: &'a Head,
+    fines: &'a [Head],
+    /// The bucket of the first of `fines`.
+    first: usize,
+    /// The first bucket that the head covers.
+    group: usize,
+    /// Whether `fines` are the last ones that the head covers.
+    is_last: bool,
+}
+
+/// The order of the steps for one head.
+#[derive(Clone, Copy)]
+enum Order {
+    Ascending,
+    Descending,
+}
+
+/// The chains that steps are about to walk.
+struct Chains<'a, W> {
+    /// The array whose heads lead to the links at present.
+    array: Array<'a>,
+    /// See [`TableInner::looks_ahead`].
+    looks_ahead: bool,
+    /// Returns, for the word of such a head, whether a step will walk its chain.
+    #[cfg_attr(relativist_loom, expect(dead_code, reason = "loom does not model caches"))]
+    walks: W,
+}
+
+impl<W: Fn(Word) -> bool> Chains<'_, W> {
+    /// Prefetches the chains of these buckets that steps will walk. Call this before any of them is
+    /// locked, outside of read sections.
+    #[cfg(not(relativist_loom))]
+    fn prefetch<L: AnyLink>(&self, buckets: Range<usize>) {
+        let _guard = read();
+        // SAFETY: in a read section, in which links stay alive that are followed. Without
+        // `looks_ahead` none is.
+        unsafe { self.array.prefetch_chains::<L>(buckets, |word| self.looks_ahead && (self.walks)(word)) };
+    }
+
+    /// Does nothing, because loom does not model caches.
+    #[cfg(relativist_loom)]
+    fn prefetch<L: AnyLink>(&self, _: Range<usize>) {}
+}
+
+/// Calls `step` once for each coarse head, or several times, in this order, if the head covers more
+/// than [`STEP`] fine ones. Chains are prefetched, together with those of other groups, before any
+/// of them is locked.
+fn for_each_step<L: AnyLink>(
+    (coarse, fine): (Array<'_>, Array<'_>),
+    chains: &Chains<'_, impl Fn(Word) -> bool>,
+    order: Order,
+    mut step: impl FnMut(Step<'_>),
+) {
+    let factor = fine.len() / coarse.len();
+    if factor <= STEP {
+        for_each_group::<L>(coarse, fine, chains, |head, fines, group| {
+            step(Step { head, fines, first: group, group, is_last: true });
+        });
+        return;
+    }
+    let fine_chains = Chains { array: fine, looks_ahead: chains.looks_ahead, walks: |_| true };
+    let take_step = |first| {
+        fine_chains.prefetch::<L>(first..first + STEP);
+        let group = first / factor * factor;
+        let is_last = first + STEP == group + factor;
+        step(Step {
+            head: &coarse.all()[first / factor],
+            fines: &fine.all()[first..first + STEP],
+            first,
+            group,
+            is_last,
+        });
+    };
+    let firsts = (0..fine.len()).step_by(STEP);
+    match order {
+        Order::Ascending => firsts.for_each(take_step),
+        Order::Descending => firsts.rev().for_each(take_step),
+    }
+}
+
+/// Calls `visit` with each coarse head, the fine heads that it covers, and the bucket of the first
+/// of these.
+fn for_each_group<L: AnyLink>(
+    coarse: Array<'_>,
+    fine: Array<'_>,
+    chains: &Chains<'_, impl Fn(Word) -> bool>,
+    mut visit: impl FnMut(&Head, &[Head], usize),
+) {
+    let factor = fine.len() / coarse.len();
+    let per_group = chains.array.len() / coarse.len();
+    let batch = (Array::BATCH / per_group).max(1);
+    let mut group = 0;
+    for (coarse, fine) in coarse.all().chunks(batch).zip(fine.all().chunks(batch * factor)) {
+        let first = group / factor * per_group;
+        chains.prefetch::<L>(first..first + coarse.len() * per_group);
+        // The steps will write to all of these heads soon.
+        for heads in [coarse, fine] {
+            heads.iter().take(STEP * Array::BATCH).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
+        }
+        for (head, fines) in coarse.iter().zip(fine.chunks_exact(factor)) {
+            visit(head, fines, group);
+            group += factor;
+        }
+    }
+}
+
+fn store_all(heads: &[Head], word: Word) {
+    heads.iter().for_each(|head| head.store(word));
+}
+
+/// Begins growing a table whose chains are cut: makes each fine head lead to the first link of its
+/// bucket.
+fn fill_settled<L: AnyLink>(coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
+    let factor = fine.len() / coarse.len();
+    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
+    for_each_group::<L>(coarse, fine, &chains, |head, fines, _| fill_bucket::<L>(head, fines, fine.scale()));
+}
+
+fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
+    // No other thread reads the fine heads before the coarse one is marked.
+    store_all(fines, Word::EMPTY_FOLLOWER);
+    // If the head shows that all links go to one fine bucket, the chain need be neither locked nor
+    // read. Updates may change the chain before the mark is set. The mark is set only if the head
+    // still has the same value, which then shows the same.
+    let word = coarse.load();
+    if let Some(part) = word.sole_part(fines.len()) {
+        fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
+        if coarse.try_mark_finer(word) {
+            return;
+        }
+        store_all(fines, Word::EMPTY_FOLLOWER);
+    }
+    let word = coarse.lock();
+    // SAFETY: the chain is locked.
+    fill_by_chain(unsafe { links_from(word.first::<L>()) }, fines, scale);
+    // Updates maintain the fine heads after this.
+    coarse.unlock(word.with_finer());
+}
+
+/// Like `fill_settled`, but for a table whose chains are uncut: they are those of a coarser array,
+/// `base`, which has the locks.
+fn fill_uncut<L: AnyLink>(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
+    let factor = fine.len() / coarse.len();
+    let step = STEP.min(coarse.len() / base.len());
+    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
+    let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
+    for (number, (heads, fines)) in steps.enumerate() {
+        let first = number * step;
+        chains.prefetch::<L>(first..first + step);
+        store_all(fines, Word::EMPTY_FOLLOWER);
+        let lock = &base.all()[first / (coarse.len() / base.len())];
+        let locked = lock.lock();
+        for (bucket, (head, fines)) in (first..).zip(heads.iter().zip(fines.chunks_exact(factor))) {
+            fill_follower::<L>(head, bucket, coarse.scale(), fines, fine.scale());
+        }
+        lock.unlock(locked);
+    }
+}
+
+/// Fills the heads that `head` covers. The caller holds the lock of the group.
+fn fill_follower<L: AnyLink>(head: &Head, bucket: usize, head_scale: Scale, fines: &[Head], scale: Scale) {
+    let word = head.load();
+    if let Some(part) = word.sole_part(fines.len()) {
+        fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
+    } else {
+        // SAFETY: the chain is locked.
+        let links = unsafe { links_from(word.first::<L>()) };
+        fill_by_chain(links.take_while(|(_, hash)| hash.bucket(head_scale) == bucket), fines, scale);
+    }
+    head.store(word.with_finer());
+}
+
+/// Makes each fine head lead to the first of these links that is in its bucket.
+fn fill_by_chain<L: AnyLink>(links: impl Iterator<Item = (NonNull<L>, Hash)>, fines: &[Head], scale: Scale) {
+    let mut last = None;
+    for (link, hash) in links {
+        let fine = &fines[hash.bucket(scale) % fines.len()];
+        let is_first = !last.replace(hash).is_some_and(|last| hash.shares_bucket(last, scale));
+        let head = if is_first { fine.load().with_first(link.as_ptr()) } else { fine.load() };
+        fine.store(head.with_summary_of(hash, scale));
+    }
+}
+
+/// Performs a step of the cut: cuts the chain between fine buckets, makes summaries exact, and
+/// makes the fine heads lockable. If nothing has to be cut, and the table is about to grow again,
+/// the chain is not walked.
+fn cut<L: AnyLink>(step: Step<'_>, scale: Scale, skips_exact_summaries: bool) {
+    let Step { head, fines, first, is_last, .. } = step;
+    let word = head.lock();
+    let is_whole = is_last && first == step.group;
+    let mut rest = null_mut::<L>();
+    if !(is_whole && skips_exact_summaries && word.sole_part(fines.len()).is_some()) {
+        rest = cut_chain(word.first(), fines, first, scale);
+    }
+    // All cuts come before the first head is lockable, because an update that locks a fine head
+    // does not lock the group.
+    fines.iter().for_each(|fine| fine.store(fine.load().without_follows()));
+    head.unlock(if is_last { Word::moved() } else { word.with_first(rest) });
+}
+
+/// Cuts the chain into those of the fine heads, and returns the first link that belongs to none of
+/// them. `bucket` is the bucket of the first of these heads. No link of the chain belongs to an
+/// earlier bucket.
+fn cut_chain<L: AnyLink>(first: *mut L, fines: &[Head], bucket: usize, scale: Scale) -> *mut L {
+    let mut last: Option<(NonNull<L>, Hash, Word)> = None;
+    let fine_of = |hash: Hash| fines.get(hash.bucket(scale) - bucket);
+    // A summary is stored only when it is complete, because lookups rely on it.
+    let finish = |hash: Hash, word| fine_of(hash).expect("one of these heads").store(word);
+    let finish_chain = |(link, hash, word): (NonNull<L>, Hash, Word), is_end: bool| {
+        if !is_end {
+            // SAFETY: alive, because it is in the chain that the caller has locked.
+            unsafe { link.as_ref().set_next(null_mut()) };
+        }
+        finish(hash, word);
+    };
+    // SAFETY: the chain is locked.
+    for (link, hash) in unsafe { links_from(first) } {
+        let word = match last {
+            Some((_, its, word)) if its.shares_bucket(hash, scale) => word,
+            before => {
+                if let Some(before) = before {
+                    finish_chain(before, false);
+                }
+                match fine_of(hash) {
+                    Some(fine) => fine.load().without_summary(),
+                    None => return link.as_ptr(),
+                }
+            }
+        };
+        let word = word.with_summary_of(hash, scale);
+        last = Some((link, hash, word));
+    }
+    if let Some(last) = last {
+        finish_chain(last, true);
+    }
+    null_mut()
+}
+
+/// Performs a step of shrinking: links the chains of the fine heads in front of that of the coarse
+/// head, which has the chains of later heads, and makes the fine heads follow it.
+fn join<L: AnyLink>(step: &Step<'_>, scale: Scale) {
+    let Step { head, fines, .. } = *step;
+    // An update that has found its fine head following in an earlier resize may mistake this head
+    // for the base. It then holds the lock until it sees that the fine head does not follow.
+    let mut joined = head.lock();
+    let later: *mut L = joined.first();
+    let mut last: Option<NonNull<L>> = None;
+    for fine in fines {
+        let word = fine.lock();
+        match last {
+            _ if word.is_empty() => continue,
+            None => joined = joined.with_first(word.first::<L>()),
+            // SAFETY: alive: in a chain that is locked, as is that of its new successor.
+            Some(last) => unsafe { last.as_ref().set_next(word.first()) },
+        }
+        // SAFETY: the chain is locked.
+        for (link, hash) in unsafe { links_from(word.first::<L>()) } {
+            joined = joined.with_summary_of(hash, scale);
+            last = Some(link);
+        }
+    }
+    if let Some(last) = last.filter(|_| !later.is_null()) {
+        // SAFETY: as above.
+        unsafe { last.as_ref().set_next(later) };
+    }
+    for fine in fines {
+        let word = fine.load();
+        fine.unlock(word.with_follows());
+    }
+    head.unlock(joined);
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use super::*;
+    use crate::Link;
+
+    /// T11: in a map with a private domain, the resizer does not read links of a chain that it has
+    /// not locked, because they may be freed meanwhile. (Reading this one ends the process.)
+    #[test]
+    fn links_of_a_domain_are_not_read_ahead() {
+        let array = Array::allocate(2).expect("memory for a few buckets");
+        let freed: *mut Link = std::ptr::without_provenance_mut(64);
+        array.all()[1].store(Word::EMPTY.with_first(freed));
+        Chains { array, looks_ahead: false, walks: |_| true }.prefetch::<Link>(0..array.len());
+        // SAFETY: no other code has it.
+        unsafe { array.free() };
+    }
+
+    /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step
+    /// covers at most [`STEP`] of them, however large the factor.
+    #[test]
+    fn steps_are_bounded() {
+        for (coarse_bits, fine_bits) in [(1, 2), (1, 7), (1, 8), (3, 14), (5, 6), (9, 10)] {
+            let arrays = [coarse_bits, fine_bits].map(|bits| Array::allocate(bits).expect("memory for a few buckets"));
+            let [coarse, fine] = arrays;
+            let factor = fine.len() / coarse.len();
+            for order in [Order::Ascending, Order::Descending] {
+                let mut steps = Vec::new();
+                let take_step = |step: Step<'_>| {
+                    assert!(step.fines.len() <= STEP);
+                    assert!(std::ptr::eq(&raw const step.fines[0], &raw const fine.all()[step.first]));
+                    assert!(std::ptr::eq(step.head, &raw const coarse.all()[step.first / factor]));
+                    assert_eq!(step.group, step.first / factor * factor);
+                    let end = step.first + step.fines.len();
+                    assert_eq!(step.is_last, end % factor == 0);
+                    steps.push(step.first..end);
+                };
+                let chains = Chains { array: coarse, looks_ahead: true, walks: |_| true };
+                for_each_step::<Link>((coarse, fine), &chains, order, take_step);
+                if matches!(order, Order::Descending) && factor > STEP {
+                    steps.reverse();
+                }
+                assert!(steps.into_iter().flatten().eq(0..fine.len()));
+            }
+            // SAFETY: no other code has the arrays.
+            arrays.into_iter().for_each(|array| unsafe { array.free() });
+        }
+    }
+}

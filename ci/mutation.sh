@@ -15,9 +15,7 @@ cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mutated=$target/mutated
-limit=240
-# Many mutations are noticed because something never happens.
-patience=20
+# The folders below crates that have mutations.
 crates="core rcu table map cache papers"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
@@ -79,18 +77,28 @@ check
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
 
+# package CRATE: its name.
+package() { sed -n '0,/^name = /s/^name = "\(.*\)"/\1/p' "crates/$1/Cargo.toml"; }
+# binaries: the test binaries that tables name. `loom` and `loom-lib` are of a build of their own. A binary of another
+# crate is "crate:binary".
+binaries() {
+  local crate
+  for crate in $crates; do table "$crate"; done | awk '{ sub(/.*:/, "", $2); print $2 }' | sort -u
+}
+
 # build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in $target/mutation-NAME.list.
 build() {
   (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
-    "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
-    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/(core|rcu|table|map|cache|papers)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
+    "${packages[@]}" --no-default-features --lib "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
+    sed -nE 's/.*"kind":\["(lib|test)"\].*"name":"([^"]+)","src_path":"[^"]*crates\/([a-z]+)\/[^"]*".*"executable":"([^"]+)".*/\3 \1 \2 \4/p' |
     awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' >"$target/mutation-$1.list" ||
     { cat "$target/mutation-$1.log" >&2; exit 1; }
 }
-build plain "" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --tests
-build loom "--cfg relativist_loom" --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache --package relativist-papers --no-default-features --lib --test loom
-# executable CRATE BINARY: its path. `loom` and `loom-lib` are of a build of their own. A binary of another crate is
-# "crate:binary".
+packages=() programs=()
+for crate in $crates; do packages+=(--package "$(package "$crate")"); done
+for binary in $(binaries | grep -vE '^(lib|loom.*)$'); do programs+=(--test "$binary"); done
+build plain "" "${programs[@]}"
+build loom "--cfg relativist_loom" --test loom
 executable() {
   local list=plain crate=$1 binary=$2
   [[ $binary != *:* ]] || { crate=${binary%%:*} binary=${binary#*:}; }
@@ -98,26 +106,24 @@ executable() {
   awk -v crate="$crate" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
 }
 
-# attempt CRATE MUTATION BINARY TEST: runs one test, and sets $status.
+# attempt CRATE MUTATION BINARY TEST SECONDS PATIENCE LIMIT: runs one test, and sets $status. Tests that run for a given
+# time do so for SECONDS, those that wait do so for PATIENCE, and after LIMIT the test has not ended.
 attempt() {
-  local path output
+  local path output home=$1
+  [[ $3 != *:* ]] || home=${3%%:*}
   path=$(executable "$1" "$3")
   [ -n "$path" ] || { echo "mutation: crates/$1 has no test binary $3" >&2; exit 1; }
   status=0
-  local home=$1
-  [[ $3 != *:* ]] || home=${3%%:*}
-  output=$(cd "$mutated/crates/$home" && RELATIVIST_TORTURE_SECONDS=$seconds RELATIVIST_STRESS_SECONDS=$seconds \
-    RELATIVIST_STRESS_RESIZES=$((seconds * 500)) RELATIVIST_TEST_PATIENCE=$patience \
-    RELATIVIST_MUTATION=$2 timeout "$limit" "$path" --exact "$4" 2>&1) || status=$?
+  output=$(cd "$mutated/crates/$home" && RELATIVIST_TORTURE_SECONDS=$5 RELATIVIST_STRESS_SECONDS=$5 \
+    RELATIVIST_STRESS_RESIZES=$(($5 * 500)) RELATIVIST_TEST_PATIENCE=$6 \
+    RELATIVIST_MUTATION=$2 timeout "$7" "$path" --exact "$4" 2>&1) || status=$?
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
-# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh
-# checks that of the models.)
-seconds=1
+# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh checks that of the models.)
 for crate in $crates; do
   while read -r binary test; do
-    attempt "$crate" none "$binary" "$test"
+    attempt "$crate" none "$binary" "$test" 1 60 240
     [ "$status" -eq 0 ] || { echo "mutation: $crate/$binary $test fails without a mutation ($status)" >&2; exit 1; }
   done < <(table "$crate" | awk '$2 !~ /loom/ { print $2, $3 }' | sort -u)
 done
@@ -125,25 +131,30 @@ done
 # judge CRATE MUTATION BINARY TEST [hangs]: says whether the test notices the mutation.
 judge() {
   set -euo pipefail
-  attempt "$1" "$2" "$3" "$4"
-  # A test may miss a mutation by chance, so it runs twice. (Models miss none by chance.)
-  [[ $status -ne 0 || $3 == *loom* ]] || attempt "$1" "$2" "$3" "$4"
-  if [ "$status" -eq 0 ] || { [ "$status" -eq 124 ] && [ "${5-}" != hangs ]; }; then
+  local try start=$SECONDS
+  # A test may miss a mutation by chance, so it runs up to three times. (Models miss none by chance.) Many mutations are
+  # noticed because something never happens, so patience is short.
+  for try in 1 2 3; do
+    if [ "${5-}" = hangs ]; then
+      # Without the mutation this takes two seconds.
+      attempt "${@:1:4}" 10 10 60
+      [ "$status" -ne 124 ] || status=1
+    else
+      attempt "${@:1:4}" 60 10 240
+    fi
+    [[ $status -eq 0 && $3 != *loom* ]] || break
+  done
+  if [ "$status" -eq 0 ] || [ "$status" -eq 124 ]; then
     echo "SURVIVED  $1 $2: $3 $4 ended with $status"
   else
-    echo "noticed   $1 $2: $3 $4"
+    echo "noticed   $1 $2: $3 $4 ($((SECONDS - start)) s)"
   fi
 }
 
-# Other processes do not change what a model finds, so models run in parallel.
-seconds=60
-export target mutated limit seconds patience
+export target mutated
 export -f executable attempt judge
 lines=$(for crate in $crates; do table "$crate" | sed "s/^/$crate /"; done)
-{
-  awk '$3 ~ /loom/' <<<"$lines" | xargs -P "$(nproc)" -L 1 bash -c 'judge "$@"' judge
-  awk '$3 !~ /loom/' <<<"$lines" | while read -r line; do judge $line; done
-} | tee "$target/mutation-verdicts.log"
+xargs -P "$(nproc)" -L 1 bash -c 'judge "$@"' judge <<<"$lines" | tee "$target/mutation-verdicts.log"
 judged=$(wc -l <"$target/mutation-verdicts.log")
 echo "$(grep -c ^noticed "$target/mutation-verdicts.log") mutations noticed of $(wc -l <<<"$lines")"
 [ "$judged" -eq "$(wc -l <<<"$lines")" ] && ! grep -q ^SURVIVED "$target/mutation-verdicts.log"

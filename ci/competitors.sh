@@ -6,13 +6,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(liburcu-dev libtbb-dev libcuckoo-dev memcached)
+packages=(liburcu-dev memcached)
 source ci/debian.sh
 dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@]}"
 boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
 [ -e "$boost" ] || unpack_from trixie "$boost" libboost1.88-dev
 export CPLUS_INCLUDE_PATH=$boost/usr/include
-build=(--locked --package relativist-bench --features "liburcu,tbb,cuckoo,boost,segcache,foyer")
+build=(--locked --package relativist-bench --features "liburcu,boost,segcache,foyer")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
 counting=(--locked --features contention)
@@ -33,7 +33,7 @@ bench() {
 nm -D "$program" | grep ' T malloc$' >/dev/null || { echo "competitors: malloc is not mimalloc's" >&2; exit 1; }
 workloads=hit,miss,matrix,mixes,grow,latency,remove,clear,iterate,memory,churn
 output=$(bench compare --workload $workloads --entries 1000 --rounds 1 --seconds 0.01)
-for competitor in cds_lfht tbb::concurrent_hash_map libcuckoo boost::concurrent_flat_map; do
+for competitor in cds_lfht boost::concurrent_flat_map; do
   # There are eleven workloads. The matrix prints six tables (two distributions, three shares of
   # updates), and there are three mixes.
   count=$(grep -c "^| $competitor " <<<"$output")

@@ -58,10 +58,8 @@ fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
 }
 
 /// The number of synchronised tables, not counting rows with handles.
-const TABLES: usize = 9
+const TABLES: usize = 7
     + cfg!(feature = "liburcu") as usize
-    + cfg!(feature = "tbb") as usize
-    + cfg!(feature = "cuckoo") as usize
     + cfg!(feature = "boost") as usize;
 
 #[test]
@@ -78,9 +76,9 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
     assert_eq!(comparisons.as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(comparisons[0]["contenders"][0]["name"], "relativist");
     assert_eq!((&comparisons[0]["work"], &comparisons[7]["work"]), (&"hit".into(), &"miss".into()));
-    // Further rows: five tables with handles, our batched lookups, the unsynchronised table, and
+    // Further rows: four tables with handles, our batched lookups, the unsynchronised table, and
     // the harness alone.
-    check_comparisons(comparisons, TABLES + 5 + 1 + 2, 2);
+    check_comparisons(comparisons, TABLES + 4 + 1 + 2, 2);
     for picture in ["hit-u64.svg", "miss-u64.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
     }
@@ -94,7 +92,7 @@ fn compare_measures_the_matrix_with_both_kinds_of_keys() {
     let comparisons = document["results"]["contests"].as_array().unwrap();
     assert_eq!(comparisons.len(), 2 * 2 * 2 * 2);
     for comparison in comparisons {
-        let tables = if comparison["kind"] == "u64" { TABLES } else { 9 };
+        let tables = if comparison["kind"] == "u64" { TABLES } else { 7 };
         let tables = tables + usize::from(comparison["threads"] == 1);
         check_comparisons(&Value::Array(vec![comparison.clone()]), tables, 1);
     }

@@ -77,8 +77,6 @@ impl Versions {
     pub fn here() -> Self {
         let features = [
             ("liburcu", cfg!(feature = "liburcu")),
-            ("tbb", cfg!(feature = "tbb")),
-            ("cuckoo", cfg!(feature = "cuckoo")),
             ("boost", cfg!(feature = "boost")),
         ];
         let features = features.into_iter().filter_map(|(name, built)| built.then_some(name)).collect();

@@ -12,7 +12,6 @@ pub mod candidate;
 pub mod dashmap;
 pub mod entries;
 pub mod flat;
-pub mod flurry;
 #[cfg(feature = "cc")]
 pub mod foreign;
 pub mod hash_index;

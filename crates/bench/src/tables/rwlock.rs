@@ -1,9 +1,8 @@
-//! The standard library's map behind one reader-writer lock: std's and parking_lot's.
+//! The standard library's map behind its reader-writer lock.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
@@ -11,68 +10,29 @@ use crate::tables::entries::{Key, Value};
 
 type Map<K, V> = HashMap<K, V, Foldhash>;
 
-/// A reader-writer lock.
-pub trait Lock<T>: Send + Sync + 'static {
-    /// The name of the table behind it in reports.
-    const NAME: &'static str;
-
-    fn new(content: T) -> Self;
-
-    fn read(&self) -> impl Deref<Target = T>;
-
-    fn write(&self) -> impl DerefMut<Target = T>;
-}
-
-impl<T: Send + Sync + 'static> Lock<T> for std::sync::RwLock<T> {
-    const NAME: &'static str = "std RwLock";
-
-    fn new(content: T) -> Self {
-        Self::new(content)
-    }
-
-    #[inline(always)]
-    fn read(&self) -> impl Deref<Target = T> {
-        self.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[inline(always)]
-    fn write(&self) -> impl DerefMut<Target = T> {
-        self.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: Send + Sync + 'static> Lock<T> for parking_lot::RwLock<T> {
-    const NAME: &'static str = "parking_lot RwLock";
-
-    fn new(content: T) -> Self {
-        Self::new(content)
-    }
-
-    #[inline(always)]
-    fn read(&self) -> impl Deref<Target = T> {
-        self.read()
-    }
-
-    #[inline(always)]
-    fn write(&self) -> impl DerefMut<Target = T> {
-        self.write()
-    }
-}
-
 #[derive(Debug)]
-pub struct Locked<L, K, V> {
-    map: L,
-    _holds: std::marker::PhantomData<fn() -> (K, V)>,
+pub struct Locked<K, V>(RwLock<Map<K, V>>);
+
+impl<K: Key, V: Value> Locked<K, V> {
+    #[inline(always)]
+    fn read(&self) -> RwLockReadGuard<'_, Map<K, V>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline(always)]
+    fn write(&self) -> RwLockWriteGuard<'_, Map<K, V>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl<L: Lock<Map<K, V>>, K: Key, V: Value> Lookup for Locked<L, K, V> {
-    const NAME: &'static str = L::NAME;
+impl<K: Key, V: Value> Lookup for Locked<K, V> {
+    const NAME: &'static str = "std RwLock";
     type Key = K;
     type Value = V;
-    type Session<'t> = &'t L;
+    type Session<'t> = &'t Self;
 
     fn session(&self) -> Self::Session<'_> {
-        &self.map
+        self
     }
 
     #[inline(always)]
@@ -81,10 +41,9 @@ impl<L: Lock<Map<K, V>>, K: Key, V: Value> Lookup for Locked<L, K, V> {
     }
 }
 
-impl<L: Lock<Map<K, V>>, K: Key, V: Value> Table for Locked<L, K, V> {
+impl<K: Key, V: Value> Table for Locked<K, V> {
     fn with_capacity(capacity: usize) -> Self {
-        let map = L::new(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()));
-        Self { map, _holds: std::marker::PhantomData }
+        Self(RwLock::new(HashMap::with_capacity_and_hasher(capacity, Foldhash::default())))
     }
 
     #[inline(always)]

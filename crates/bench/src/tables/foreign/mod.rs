@@ -68,18 +68,6 @@ library! {
     Liburcu, "cds_lfht", relativist_lfht
 }
 
-#[cfg(feature = "tbb")]
-library! {
-    /// oneTBB's `concurrent_hash_map`: a reader-writer lock for each entry and each bucket.
-    Tbb, "tbb::concurrent_hash_map", relativist_tbb
-}
-
-#[cfg(feature = "cuckoo")]
-library! {
-    /// libcuckoo: cuckoo hashing, with striped spin locks.
-    Cuckoo, "libcuckoo", relativist_cuckoo
-}
-
 #[cfg(feature = "boost")]
 library! {
     /// Boost's `concurrent_flat_map`: open addressing, with a spin lock per group of 15 slots and a
@@ -194,10 +182,6 @@ mod tests {
     fn all_hash_as_the_tables_in_rust_do() {
         #[cfg(feature = "liburcu")]
         hashes_alike::<Liburcu>();
-        #[cfg(feature = "tbb")]
-        hashes_alike::<Tbb>();
-        #[cfg(feature = "cuckoo")]
-        hashes_alike::<Cuckoo>();
         #[cfg(feature = "boost")]
         hashes_alike::<Boost>();
     }

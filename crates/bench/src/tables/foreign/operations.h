@@ -32,7 +32,7 @@ struct relativist_operations {
 	uint64_t (*hash)(uint64_t key);
 };
 
-extern const struct relativist_operations relativist_lfht, relativist_tbb, relativist_cuckoo, relativist_boost;
+extern const struct relativist_operations relativist_lfht, relativist_boost;
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,6 @@ use crate::tables::candidate::Candidate;
 use crate::tables::dashmap::Dashmap;
 use crate::tables::entries::{Key, Kind, Value};
 use crate::tables::flat::Flat;
-use crate::tables::flurry::Flurry;
 use crate::tables::hash_index::SccIndex;
 use crate::tables::hashbrown::Hashbrown;
 use crate::tables::papaya::Papaya;
@@ -33,23 +32,13 @@ pub enum Name {
     Scc,
     /// dashmap::DashMap
     Dashmap,
-    /// flurry::HashMap
-    Flurry,
     /// std's HashMap behind std's RwLock
     StdRwlock,
-    /// std's HashMap behind parking_lot's RwLock
-    ParkingLot,
     /// hashbrown::HashMap without synchronisation; except for lookups it runs with one thread only
     Hashbrown,
     /// liburcu's cds_lfht
     #[cfg(feature = "liburcu")]
     Lfht,
-    /// oneTBB's concurrent_hash_map
-    #[cfg(feature = "tbb")]
-    Tbb,
-    /// libcuckoo's cuckoohash_map
-    #[cfg(feature = "cuckoo")]
-    Cuckoo,
     /// Boost's concurrent_flat_map
     #[cfg(feature = "boost")]
     Boost,
@@ -70,10 +59,6 @@ impl Name {
         match self {
             #[cfg(feature = "liburcu")]
             Self::Lfht => true,
-            #[cfg(feature = "tbb")]
-            Self::Tbb => true,
-            #[cfg(feature = "cuckoo")]
-            Self::Cuckoo => true,
             #[cfg(feature = "boost")]
             Self::Boost => true,
             _ => false,
@@ -85,10 +70,6 @@ impl Name {
         match self {
             #[cfg(feature = "liburcu")]
             Self::Lfht => make::<foreign::Foreign<foreign::Liburcu>>(capacity),
-            #[cfg(feature = "tbb")]
-            Self::Tbb => make::<foreign::Foreign<foreign::Tbb>>(capacity),
-            #[cfg(feature = "cuckoo")]
-            Self::Cuckoo => make::<foreign::Foreign<foreign::Cuckoo>>(capacity),
             #[cfg(feature = "boost")]
             Self::Boost => make::<foreign::Foreign<foreign::Boost>>(capacity),
             _ => match kind {
@@ -99,16 +80,13 @@ impl Name {
     }
 
     fn make_generic<K: Key, V: Value>(self, capacity: usize) -> Arc<dyn Candidate> {
-        type Map<K, V> = std::collections::HashMap<K, V, crate::harness::hashers::Foldhash>;
         match self {
             Self::Flat => make::<Flat<K, V>>(capacity),
             Self::Papaya => make::<Papaya<K, V>>(capacity),
             Self::HashIndex => make::<SccIndex<K, V>>(capacity),
             Self::Scc => make::<SccMap<K, V>>(capacity),
             Self::Dashmap => make::<Dashmap<K, V>>(capacity),
-            Self::Flurry => make::<Flurry<K, V>>(capacity),
-            Self::StdRwlock => make::<Locked<std::sync::RwLock<Map<K, V>>, K, V>>(capacity),
-            Self::ParkingLot => make::<Locked<parking_lot::RwLock<Map<K, V>>, K, V>>(capacity),
+            Self::StdRwlock => make::<Locked<K, V>>(capacity),
             Self::Hashbrown => make::<Hashbrown<K, V>>(capacity),
             _ => make::<Relativist<K, V>>(capacity),
         }
@@ -252,7 +230,7 @@ mod tests {
 
     #[test]
     fn groups_fit_the_memory() {
-        let competitors = [Name::Papaya, Name::Dashmap, Name::Flurry];
+        let competitors = [Name::Papaya, Name::Dashmap, Name::Scc];
         assert_eq!(groups(&competitors, Kind::U64, 1000, 1 << 30), [competitors.to_vec()]);
         assert_eq!(
             groups(&competitors, Kind::U64, 1000, 450_000),

@@ -65,9 +65,8 @@ use relativist_check::options::parse_seconds;
 /// relativist: above 1, the other table is slower or larger. Where relativist has a target, the
 /// cell shows whether it was met.
 ///
-/// cds_lfht, oneTBB, libcuckoo and Boost's concurrent_flat_map (u64 only) take part in builds with
-/// --features liburcu,tbb,cuckoo,boost, which need Debian's liburcu-dev, libtbb-dev, libcuckoo-dev
-/// and libboost1.88-dev. mimalloc then replaces malloc in the whole program. They are compiled by
+/// cds_lfht and Boost's concurrent_flat_map (u64 only) take part in builds with --features
+/// liburcu,boost, which need Debian's liburcu-dev and libboost1.88-dev. mimalloc then replaces malloc in the whole program. They are compiled by
 /// the C and C++ compiler with -O3. Calls into them are not inlined, which costs one or two
 /// nanoseconds each.
 #[derive(Debug, clap::Args, Serialize)]

@@ -279,7 +279,7 @@ mod tests {
     fn a_picture_names_everything() {
         let folder = tempfile::tempdir().unwrap();
         let setting = |threads| Setting { threads, ..Setting::new(Workload::Hit, Kind::U64, 1 << 20) };
-        let values = [("relativist", 10.0), ("dashmap", 25.0), ("flurry", 900.0)];
+        let values = [("relativist", 10.0), ("dashmap", 25.0), ("papaya", 900.0)];
         let comparisons = [comparison(setting(1), &values), comparison(setting(2), &values)];
         draw(folder.path(), &comparisons, "relativist-bench compare --workload hit\nA machine").unwrap();
         let picture = std::fs::read_to_string(folder.path().join("hit-u64.svg")).unwrap();

@@ -155,7 +155,7 @@ mod tests {
             ("relativist", 100.0),
             ("relativist, handle", 200.0),
             ("scc::HashIndex, handle", 300.0),
-            ("tbb::concurrent_hash_map", 400.0),
+            ("boost::concurrent_flat_map", 400.0),
         ];
         let comparisons = [1, 2, 16].map(|threads| comparison(threads, 0, &values));
         let text = describe(5, &comparisons).unwrap();

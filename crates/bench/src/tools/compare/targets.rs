@@ -63,7 +63,7 @@ fn wanted(setting: &Setting, name: &str) -> Option<Want> {
         Workload::Matrix => match (setting.updates_percent, name) {
             (Some(0), _) if setting.threads <= 2 => competitor.then_some(Want::Ahead),
             (Some(1..=10), _) if two_threads => competitor.then_some(Want::Ahead),
-            (Some(50), "papaya" | "flurry" | "cds_lfht") if two_threads => Some(Want::Ahead),
+            (Some(50), "papaya" | "cds_lfht") if two_threads => Some(Want::Ahead),
             (Some(50), "dashmap" | "scc::HashIndex" | "scc::HashMap") if two_threads => Some(Want::Ratio(1.0)),
             _ => None,
         },
@@ -139,7 +139,7 @@ mod tests {
             updates_percent: Some(updates),
             ..Setting::new(Workload::Matrix, Kind::U64, 8)
         };
-        let values = [("relativist", 10.0), ("flurry", 10.0), ("dashmap", 10.0), ("libcuckoo", 9.0)];
+        let values = [("relativist", 10.0), ("papaya", 10.0), ("dashmap", 10.0), ("boost", 9.0)];
         assert_eq!(judged(setting(50, 2), &values)[1..], [target("> 1", false), target(">= 1.00", true), None]);
         assert_eq!(judged(setting(10, 2), &values)[3], target("> 1", false));
         assert_eq!(judged(setting(10, 1), &values)[3], None);

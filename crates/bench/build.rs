@@ -82,14 +82,14 @@ mod competitors {
     /// Compiles the competitors whose features are enabled. Returns their packages with versions,
     /// if the system is Debian.
     pub fn compile() -> Vec<String> {
-        println!("cargo::rerun-if-changed=src/tools/rcu/liburcu.c");
+        println!("cargo::rerun-if-changed=src/tools/compare/rcu/liburcu.c");
         println!("cargo::rerun-if-changed=src/tables/foreign");
         let mut packages = Vec::new();
         if cfg!(feature = "liburcu") {
             // Uses initial-exec thread-local storage, as in a program that links liburcu directly.
             let mut build = cc::Build::new();
             build
-                .files(["src/tools/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
+                .files(["src/tools/compare/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
                 .opt_level(3)
                 .flag("-ftls-model=initial-exec");
             build.compile("relativist_urcu");

@@ -45,12 +45,6 @@ pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Relocatable {
     /// Returns the owned key of a borrowed one.
     fn own(view: &Self::View) -> Self;
 
-    /// Returns the borrowed form of this key.
-    #[inline(always)]
-    fn view(&self) -> &Self::View {
-        self.borrow()
-    }
-
     /// Returns key number `index`, for lookups.
     fn probe(index: u64) -> Self::Probe;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use scc::Guard;
-use scc::hash_index::{Entry, HashIndex};
+use scc::hash_index::HashIndex;
 
 use super::{Handle, Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
@@ -38,17 +38,6 @@ impl<K: Key, V: Value> Table for SccIndex<K, V> {
     #[inline(always)]
     fn try_insert(index: &mut Self::Session<'_>, key: K, value: V) -> bool {
         index.insert_sync(key, value).is_ok()
-    }
-
-    #[inline(always)]
-    fn replace(index: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        match index.entry_sync(key) {
-            Entry::Occupied(mut entry) => {
-                entry.update(value);
-                true
-            }
-            Entry::Vacant(_) => false,
-        }
     }
 
     #[inline(always)]

@@ -16,7 +16,6 @@ pub mod flat;
 pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;
-pub mod mixes;
 pub mod papaya;
 pub mod relativist;
 pub mod rwlock;
@@ -63,10 +62,6 @@ pub trait Table: Lookup + Sized {
 
     /// Inserts a key if it is absent. Returns false, and changes nothing, if it was present.
     fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
-
-    /// Replaces the value of a key that should be present, by the library's cheapest method.
-    /// Returns false if it was absent; some methods insert it in this case.
-    fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
 
     /// Removes a key. Returns false if it was absent.
     fn remove(session: &mut Self::Session<'_>, key: &View<Self>) -> bool;
@@ -124,11 +119,6 @@ macro_rules! pinned_map {
             #[inline(always)]
             fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
                 map.pin().try_insert(key, value).is_ok()
-            }
-
-            #[inline(always)]
-            fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-                map.pin().insert(key, value).is_some()
             }
 
             #[inline(always)]

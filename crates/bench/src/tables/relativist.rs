@@ -4,7 +4,7 @@ use std::array::from_fn;
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use relativist::{HashMap, Pinned};
 
@@ -75,15 +75,5 @@ impl<K: Key, V: Value> Lookups for Batched<Relativist<K, V>> {
     #[inline(never)]
     fn misses(&self, indices: &mut Indices) -> u64 {
         self.count_batch(indices, |_, value| value.is_some())
-    }
-
-    fn linger(&self, indices: &mut Indices, time: Duration) -> u64 {
-        let _guard = relativist::read();
-        let began = Instant::now();
-        let mut wrong = 0;
-        while began.elapsed() < time {
-            wrong += self.hits(indices);
-        }
-        wrong
     }
 }

@@ -63,11 +63,6 @@ impl<K: Key, V: Value> Table for Locked<K, V> {
     }
 
     #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.write().get_mut(key.view()).map(|present| *present = value).is_some()
-    }
-
-    #[inline(always)]
     fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
         map.write().remove(key).is_some()
     }

@@ -36,11 +36,6 @@ impl<K: Key, V: Value> Table for SccMap<K, V> {
     }
 
     #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.update_sync(key.view(), |_, present| *present = value).is_some()
-    }
-
-    #[inline(always)]
     fn remove(map: &mut Self::Session<'_>, key: &View<Self>) -> bool {
         map.remove_sync(key).is_some()
     }

@@ -17,7 +17,6 @@ pub struct Operations {
     destroy: unsafe extern "C" fn(table: *mut c_void),
     get: unsafe extern "C" fn(table: *mut c_void, key: u64, value: *mut u64) -> bool,
     insert: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
-    replace: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
     remove: unsafe extern "C" fn(table: *mut c_void, key: u64) -> bool,
     clear: unsafe extern "C" fn(table: *mut c_void),
     for_each: unsafe extern "C" fn(table: *mut c_void, visit: Visit, context: *mut c_void),
@@ -121,12 +120,6 @@ impl<L: Library> Table for Foreign<L> {
     fn try_insert(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
         // SAFETY: the table is alive.
         unsafe { (L::operations().insert)(this.table.as_ptr(), key, value) }
-    }
-
-    #[inline(always)]
-    fn replace(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
-        // SAFETY: the table is alive.
-        unsafe { (L::operations().replace)(this.table.as_ptr(), key, value) }
     }
 
     #[inline(always)]

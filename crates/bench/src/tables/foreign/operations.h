@@ -24,7 +24,6 @@ struct relativist_operations {
 	void (*destroy)(void *table);
 	bool (*get)(void *table, uint64_t key, uint64_t *value);
 	bool (*insert)(void *table, uint64_t key, uint64_t value);
-	bool (*replace)(void *table, uint64_t key, uint64_t value);
 	bool (*remove)(void *table, uint64_t key);
 	/* Call only when no other thread uses the table, if the table requires that. */
 	void (*clear)(void *table);

@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 use std::time::{Duration, Instant};
 
 /// A reclamation scheme: it lets readers read objects that other threads unlink and free.
-pub(super) trait Scheme: Sync {
-    fn name(&self) -> &'static str;
-
+pub trait Scheme: Sync {
     /// Enters and leaves `count` sections, one after the other.
     fn sections(&self, count: u64);
 
@@ -15,7 +13,9 @@ pub(super) trait Scheme: Sync {
 
     /// Returns a function that waits until all sections that have begun are over, if the scheme has
     /// one.
-    fn wait(&self) -> Option<fn()>;
+    fn wait(&self) -> Option<fn()> {
+        None
+    }
 
     /// Allocates and retires `count` objects, then waits until all of them have been freed; `freed`
     /// counts them.
@@ -24,15 +24,15 @@ pub(super) trait Scheme: Sync {
 
 /// The times that [`Scheme::reclaim`] took, from its beginning.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReclaimTimes {
+pub struct ReclaimTimes {
     /// The time until all objects had been retired.
-    pub(super) retired: Duration,
+    pub retired: Duration,
     /// The time until all objects had been freed.
-    pub(super) freed: Duration,
+    pub freed: Duration,
 }
 
 /// Times `retire` alone, and `retire` and `drain` together.
-pub(super) fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> ReclaimTimes {
+pub fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> ReclaimTimes {
     let began = Instant::now();
     retire();
     let retired = began.elapsed();
@@ -44,7 +44,7 @@ pub(super) fn time_reclaim(retire: impl FnOnce(), drain: impl FnOnce()) -> Recla
 /// them.
 #[repr(C)]
 #[derive(Debug)]
-pub(super) struct Object {
+pub struct Object {
     /// The first field, because liburcu's loop in C expects the header there.
     header: [usize; 2],
     content: u64,
@@ -53,7 +53,7 @@ pub(super) struct Object {
 
 impl Object {
     /// Makes an object that counts itself in `freed` when it is dropped.
-    pub(super) fn new(content: u64, freed: Option<&'static AtomicU64>) -> Self {
+    pub fn new(content: u64, freed: Option<&'static AtomicU64>) -> Self {
         Self { header: [0; 2], content, freed }
     }
 }
@@ -74,7 +74,7 @@ impl Drop for Object {
 /// This is inlined into a separate function for each scheme. The fence keeps the compiler from
 /// merging adjacent sections.
 #[inline(always)]
-pub(super) fn enter_and_leave<G>(count: u64, mut enter: impl FnMut() -> G) {
+pub fn enter_and_leave<G>(count: u64, mut enter: impl FnMut() -> G) {
     for _ in 0..count {
         let guard = enter();
         // SeqCst: stands for the accesses in a section, which the compiler must not move out. It

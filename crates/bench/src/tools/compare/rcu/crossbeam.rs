@@ -12,13 +12,9 @@ use super::scheme::{Object, ReclaimTimes, Scheme, enter_and_leave, time_reclaim}
 /// seconds.
 const ATTEMPTS: u32 = 10_000_000;
 
-pub(super) struct CrossbeamEpoch;
+pub struct CrossbeamEpoch;
 
 impl Scheme for CrossbeamEpoch {
-    fn name(&self) -> &'static str {
-        "crossbeam-epoch"
-    }
-
     #[inline(never)]
     fn sections(&self, count: u64) {
         enter_and_leave(count, pin);
@@ -28,10 +24,6 @@ impl Scheme for CrossbeamEpoch {
     fn nested_sections(&self, count: u64) {
         let _outer = pin();
         enter_and_leave(count, pin);
-    }
-
-    fn wait(&self) -> Option<fn()> {
-        None
     }
 
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {

@@ -6,13 +6,9 @@ use relativist_rcu::{Domain, barrier, defer_drop, read, wait_for_readers};
 
 use super::scheme::{Object, ReclaimTimes, Scheme, enter_and_leave, time_reclaim};
 
-pub(super) struct RelativistRcu;
+pub struct RelativistRcu;
 
 impl Scheme for RelativistRcu {
-    fn name(&self) -> &'static str {
-        "relativist-rcu"
-    }
-
     #[inline(never)]
     fn sections(&self, count: u64) {
         enter_and_leave(count, read);
@@ -34,21 +30,17 @@ impl Scheme for RelativistRcu {
     }
 }
 
-pub(super) struct PrivateDomain {
+pub struct PrivateDomain {
     domain: Domain,
 }
 
 impl PrivateDomain {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { domain: Domain::new() }
     }
 }
 
 impl Scheme for PrivateDomain {
-    fn name(&self) -> &'static str {
-        "private domain"
-    }
-
     #[inline(never)]
     fn sections(&self, count: u64) {
         enter_and_leave(count, || self.domain.read());
@@ -58,10 +50,6 @@ impl Scheme for PrivateDomain {
     fn nested_sections(&self, count: u64) {
         let _outer = self.domain.read();
         enter_and_leave(count, || self.domain.read());
-    }
-
-    fn wait(&self) -> Option<fn()> {
-        None
     }
 
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {

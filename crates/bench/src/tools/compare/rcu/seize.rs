@@ -6,21 +6,17 @@ use seize::{Collector, Guard, reclaim};
 
 use super::scheme::{Object, ReclaimTimes, Scheme, enter_and_leave, time_reclaim};
 
-pub(super) struct Seize {
+pub struct Seize {
     collector: Collector,
 }
 
 impl Seize {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { collector: Collector::new() }
     }
 }
 
 impl Scheme for Seize {
-    fn name(&self) -> &'static str {
-        "seize"
-    }
-
     #[inline(never)]
     fn sections(&self, count: u64) {
         enter_and_leave(count, || self.collector.enter());
@@ -30,10 +26,6 @@ impl Scheme for Seize {
     fn nested_sections(&self, count: u64) {
         let _outer = self.collector.enter();
         enter_and_leave(count, || self.collector.enter());
-    }
-
-    fn wait(&self) -> Option<fn()> {
-        None
     }
 
     fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {

@@ -44,13 +44,9 @@ fn registered<R>(function: impl FnOnce() -> R) -> R {
     REGISTRATION.with(|_| function())
 }
 
-pub(super) struct Liburcu;
+pub struct Liburcu;
 
 impl Scheme for Liburcu {
-    fn name(&self) -> &'static str {
-        "liburcu (memb)"
-    }
-
     fn sections(&self, count: u64) {
         // SAFETY: the thread is registered.
         registered(|| unsafe { relativist_urcu_sections(count) });

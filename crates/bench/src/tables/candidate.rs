@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::harness::keys::{ABSENT, Indices, scramble};
 use crate::harness::latency::Latencies;
 use crate::harness::sampling::{Draws, Operation};
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 use crate::tables::{Lookup, Table};
 
 /// The number of operations between two checks of the phase.
@@ -38,7 +38,7 @@ impl<T: Lookup> Lookups for T {
     #[inline(never)]
     fn hits(&self, indices: &mut Indices) -> u64 {
         let mut session = self.session();
-        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)) != Some(T::Value::of(index)))
+        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)) != Some(index))
     }
 
     #[inline(never)]
@@ -139,7 +139,7 @@ impl<T: Table> Candidate for T {
         let (mut count, mut sum) = (0, 0u64);
         T::for_each(&mut self.session(), |value| {
             count += 1;
-            sum = sum.wrapping_add(value.index());
+            sum = sum.wrapping_add(value);
         });
         (count, sum)
     }
@@ -153,10 +153,10 @@ impl<T: Table> Candidate for T {
             match stream.draw() {
                 (Operation::Get, index) => {
                     let found = T::Key::with(index, |key| T::get(&mut session, key));
-                    wrong += u64::from(found.is_some_and(|value| value != T::Value::of(index)));
+                    wrong += u64::from(found.is_some_and(|value| value != index));
                 }
                 (Operation::Insert, index) => {
-                    black_box(T::try_insert(&mut session, T::Key::of(index), T::Value::of(index)));
+                    black_box(T::try_insert(&mut session, T::Key::of(index), index));
                 }
                 (Operation::Remove, index) => {
                     black_box(T::Key::with(index, |key| T::remove(&mut session, key)));
@@ -174,5 +174,5 @@ impl<T: Table> Candidate for T {
 
 #[inline(always)]
 fn insert<'t, T: Table + 't>(session: &mut T::Session<'t>, index: u64) -> bool {
-    T::insert(session, T::Key::of(index), T::Value::of(index))
+    T::insert(session, T::Key::of(index), index)
 }

@@ -6,29 +6,28 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
-type Map<K, V> = HashMap<K, V, Foldhash>;
+type Map<K> = HashMap<K, u64, Foldhash>;
 
 #[derive(Debug)]
-pub struct Locked<K, V>(RwLock<Map<K, V>>);
+pub struct Locked<K>(RwLock<Map<K>>);
 
-impl<K: Key, V: Value> Locked<K, V> {
+impl<K: Key> Locked<K> {
     #[inline(always)]
-    fn read(&self) -> RwLockReadGuard<'_, Map<K, V>> {
+    fn read(&self) -> RwLockReadGuard<'_, Map<K>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
-    fn write(&self) -> RwLockWriteGuard<'_, Map<K, V>> {
+    fn write(&self) -> RwLockWriteGuard<'_, Map<K>> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Key, V: Value> Lookup for Locked<K, V> {
+impl<K: Key> Lookup for Locked<K> {
     const NAME: &'static str = "std RwLock";
     type Key = K;
-    type Value = V;
     type Session<'t> = &'t Self;
 
     fn session(&self) -> Self::Session<'_> {
@@ -36,23 +35,23 @@ impl<K: Key, V: Value> Lookup for Locked<K, V> {
     }
 
     #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         map.read().get(key).copied()
     }
 }
 
-impl<K: Key, V: Value> Table for Locked<K, V> {
+impl<K: Key> Table for Locked<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(RwLock::new(HashMap::with_capacity_and_hasher(capacity, Foldhash::default())))
     }
 
     #[inline(always)]
-    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.write().insert(key, value).is_none()
     }
 
     #[inline(always)]
-    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         match map.write().entry(key) {
             Entry::Occupied(_) => false,
             Entry::Vacant(entry) => {
@@ -72,7 +71,7 @@ impl<K: Key, V: Value> Table for Locked<K, V> {
     }
 
     #[inline(always)]
-    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         map.read().values().for_each(|value| visit(*value));
     }
 }

@@ -93,7 +93,6 @@ impl<L: Library> fmt::Debug for Foreign<L> {
 impl<L: Library> Lookup for Foreign<L> {
     const NAME: &'static str = L::NAME;
     type Key = u64;
-    type Value = u64;
     type Session<'t> = &'t Self;
 
     fn session(&self) -> Self::Session<'_> {

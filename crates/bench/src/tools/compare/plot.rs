@@ -4,29 +4,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use anyhow::{Context as _, Result, ensure};
+use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::job::Setting;
 use super::{Results, Section};
-use crate::harness::chart::{Drawn, GRID, INK, prepare};
+use crate::harness::chart::prepare;
 use crate::harness::comparison::{CandidateResult, Comparison, names};
-use crate::harness::fonts;
 use crate::harness::machine::Machine;
 use crate::harness::options::spell;
 use crate::harness::report::{LAYOUT, significant};
 
-const WIDTH: u32 = 720;
-const BAR: u32 = 11;
-const GAP: u32 = 7;
-const NAMES_WIDTH: u32 = 190;
-const LABELS_WIDTH: u32 = 105;
-const ABOVE_PANEL: u32 = 34;
-const BELOW_PANEL: u32 = 56;
-const LINE: u32 = 16;
+const WIDTH: usize = 720;
+const BAR: usize = 11;
+const GAP: usize = 7;
+/// The columns of a panel: names, bars, and figures.
+const NAMES: usize = 200;
+const BARS: f64 = 400.0;
+/// The heights of a line of text and of the title of a panel.
+const LINE: usize = 16;
+const TITLE: usize = 44;
 
 /// Bars that are more than `CUT` times as long as our longest one are cut, so that the others stay
 /// readable.
@@ -35,12 +33,9 @@ const CUT: f64 = 5.0;
 const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many \
                            times ours it is (of a handle: our handle).";
 
-/// Colours of our bars and of competitors' bars, from few to many threads, of one processor after
-/// the other.
-const OURS: [RGBColor; 4] =
-    [RGBColor(150, 200, 240), RGBColor(84, 152, 216), RGBColor(30, 104, 172), RGBColor(12, 58, 106)];
-const COMPETITORS: [RGBColor; 4] =
-    [RGBColor(212, 215, 220), RGBColor(172, 178, 187), RGBColor(130, 137, 149), RGBColor(86, 93, 106)];
+/// Colours of our bars and of others, from few to many threads, of one processor after the other.
+const OURS: [&str; 4] = ["#96c8f0", "#5498d8", "#1e68ac", "#0c3a6a"];
+const OTHERS: [&str; 4] = ["#d4d7dc", "#acb2bb", "#828995", "#565d6a"];
 
 /// Draw the results of `compare` on several machines together
 ///
@@ -105,7 +100,6 @@ fn read(file: &Path) -> Result<Document> {
 
 /// Draws all comparisons. `caption` is written below each picture.
 pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
-    fonts::register();
     let mut pictures: Vec<(PathBuf, Vec<&Comparison<Setting>>)> = Vec::new();
     for comparison in comparisons {
         let path = folder.join(file_name(&comparison.setting));
@@ -115,9 +109,8 @@ pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -
         }
     }
     for (path, comparisons) in pictures {
-        // Errors are formatted here, because the library's error types borrow the picture.
-        draw_picture(&path, &comparisons, caption)
-            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+        let text = picture(&comparisons, caption).into_string();
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
@@ -128,135 +121,91 @@ fn file_name(setting: &Setting) -> String {
     format!("{}-{}{kind}.svg", setting.subject, setting.workload)
 }
 
-fn names_of(section: &Section<'_>) -> Vec<&'static str> {
-    names(section.columns.iter().map(|(_, comparison)| *comparison))
-}
-
-/// Returns row, column and content of each bar.
-fn bars<'c>(section: &Section<'c>) -> Vec<(usize, usize, &'c CandidateResult)> {
-    let mut bars = Vec::new();
-    for (row, name) in names_of(section).into_iter().enumerate() {
-        for (column, (_, comparison)) in section.columns.iter().enumerate() {
-            bars.extend(comparison.result(name).map(|result| (row, column, result)));
-        }
-    }
-    bars
-}
-
-/// Returns the end of the axis.
-fn limit(section: &Section<'_>) -> f64 {
-    let end = |ours: bool| {
-        let bars = bars(section).into_iter().filter(|(_, _, result)| !ours || is_ours(result.name));
-        bars.map(|(_, _, result)| result.value.upper_quartile).fold(0.0, f64::max)
-    };
-    let (all, ours) = (end(false), end(true));
-    let limit = if ours > 0.0 { all.min(CUT * ours) } else { all };
-    if limit > 0.0 { limit } else { 1.0 }
-}
-
-fn height(section: &Section<'_>) -> u32 {
-    ABOVE_PANEL + names_of(section).len() as u32 * (section.columns.len() as u32 * BAR + GAP) + BELOW_PANEL
-}
-
 fn is_ours(name: &str) -> bool {
     name.starts_with("relativist")
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str) -> Drawn {
+fn picture(comparisons: &[&Comparison<Setting>], caption: &str) -> Markup {
     let sections = Section::of(comparisons.iter().copied());
-    let mut labels: Vec<&String> = Vec::new();
+    let mut labels: Vec<&str> = Vec::new();
     for (label, _) in sections.iter().flat_map(|section| &section.columns) {
-        if !labels.contains(&label) {
+        if !labels.contains(&label.as_str()) {
             labels.push(label);
         }
     }
     let (explanation, caption) = (wrapped(EXPLANATION), wrapped(caption));
-    let header = 12 + LINE * (explanation.len() + labels.len()) as u32 + 14;
-    let below = LINE * caption.len() as u32 + 16;
-    let root = SVGBackend::new(path, (WIDTH, header + sections.iter().map(height).sum::<u32>() + below));
-    let root = root.into_drawing_area();
-    root.fill(&WHITE)?;
-    draw_lines(&root, 12, &explanation)?;
-    for (line, label) in labels.iter().enumerate() {
-        let top = (18 + LINE * (explanation.len() + line) as u32) as i32;
-        for (left, colours, name) in [(12, OURS, "relativist"), (12 + WIDTH as i32 / 2, COMPETITORS, "others")] {
-            root.draw(&Rectangle::new([(left, top), (left + 12, top + 10)], shade(colours, line).filled()))?;
-            let font = ("sans-serif", 12).into_font().color(&INK);
-            root.draw(&Text::new(format!("{name}, {label}"), (left + 18, top - 1), font))?;
+    let mut panels = Vec::new();
+    let mut y = LINE * (explanation.len() + labels.len() + 1);
+    for section in &sections {
+        let (height, panel) = panel(section, &labels);
+        panels.push(html! { g transform={ "translate(0 " (y) ")" } { (panel) } });
+        y += height;
+    }
+    let legend = |(line, label): (usize, &&str)| {
+        let y = LINE * (explanation.len() + line) + 6;
+        html! {
+            rect x="12" y=(y) width="12" height="10" fill=(shade(OURS, line)) {}
+            text x="30" y=(y + 9) { "relativist, " (label) }
+            rect x=(WIDTH / 2) y=(y) width="12" height="10" fill=(shade(OTHERS, line)) {}
+            text x=(WIDTH / 2 + 18) y=(y + 9) { "others, " (label) }
+        }
+    };
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (y + LINE * (caption.len() + 2)) }
+            font-family="sans-serif" font-size="12" fill="#282c34" {
+            rect width="100%" height="100%" fill="white" {}
+            (lines(&explanation, 0))
+            @for entry in labels.iter().enumerate().map(legend) { (entry) }
+            @for panel in panels { (panel) }
+            (lines(&caption, y + LINE))
         }
     }
-    let mut top = header;
-    for section in &sections {
-        let area = root.clone().shrink((0, top), (WIDTH, height(section)));
-        draw_panel(&area, section, &labels)?;
-        top += height(section);
-    }
-    draw_lines(&root, top + 8, &caption)?;
-    root.present()?;
-    Ok(())
 }
 
-fn shade(colours: [RGBColor; 4], place: usize) -> RGBColor {
+fn lines(lines: &[String], y: usize) -> Markup {
+    html! { @for (number, line) in (1..).zip(lines) { text x="12" y=(y + number * LINE) { (line) } } }
+}
+
+fn shade(colours: [&'static str; 4], place: usize) -> &'static str {
     colours[place.min(colours.len() - 1)]
 }
 
-fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
-    for (number, line) in lines.iter().enumerate() {
-        let at = (12, (top + LINE * number as u32) as i32);
-        root.draw(&Text::new(line.as_str(), at, ("sans-serif", 12).into_font().color(&INK)))?;
-    }
-    Ok(())
-}
-
-fn draw_panel(area: &Area<'_>, section: &Section<'_>, labels: &[&String]) -> Drawn {
-    let bold = ("sans-serif", 14).into_font().style(FontStyle::Bold).color(&INK);
-    area.draw(&Text::new(section.title.as_str(), (12, 10), bold))?;
-    let (limit, names) = (limit(section), names_of(section));
-    let row_height = section.columns.len() as f64 * f64::from(BAR) + f64::from(GAP);
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(ABOVE_PANEL)
-        .margin_right(LABELS_WIDTH)
-        .x_label_area_size(BELOW_PANEL - 12)
-        .margin_bottom(12)
-        .y_label_area_size(NAMES_WIDTH)
-        .build_cartesian_2d(0.0..limit, names.len() as f64 * row_height..0.0)?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .x_labels(6)
-        .x_label_formatter(&|value| if limit >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") })
-        .x_desc(if section.unit == "ns" { "ns per operation and thread" } else { section.unit })
-        .axis_desc_style(("sans-serif", 12).into_font().color(&INK))
-        .label_style(("sans-serif", 11).into_font().color(&INK))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(GRID)
-        .axis_style(INK)
-        .draw()?;
-    let (left, base) = area.get_base_pixel();
-    for (row, name) in names.iter().enumerate() {
-        let (x, y) = chart.backend_coord(&(0.0, (row as f64 + 0.5) * row_height));
-        let style = if is_ours(name) { FontStyle::Bold } else { FontStyle::Normal };
-        let font = ("sans-serif", 12).into_font().style(style).color(&INK);
-        let style = font.pos(Pos::new(HPos::Right, VPos::Center));
-        area.draw(&Text::new(*name, (x - left - 6, y - base), style))?;
-    }
-    let small = ("sans-serif", 10).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (row, column, result) in bars(section) {
-        let top = row as f64 * row_height + f64::from(GAP) / 2.0 + column as f64 * f64::from(BAR);
-        let (middle, bottom) = (top + f64::from(BAR) / 2.0, top + f64::from(BAR) - 1.0);
+/// Draws a panel. Returns its height, too.
+fn panel(section: &Section<'_>, labels: &[&str]) -> (usize, Markup) {
+    let names = names(section.columns.iter().map(|(_, comparison)| *comparison));
+    let results = |name| section.columns.iter().filter_map(move |(label, column)| Some((label, column.result(name)?)));
+    let end = |ours: bool| {
+        let bars = names.iter().filter(|name| !ours || is_ours(name)).flat_map(|name| results(name));
+        bars.map(|(_, result)| result.value.upper_quartile).fold(0.0, f64::max)
+    };
+    let limit = if end(true) > 0.0 { end(false).min(CUT * end(true)) } else { end(false) };
+    let width = |value: f64| if limit > 0.0 { value.min(limit) / limit * BARS } else { 0.0 };
+    let row_height = section.columns.len() * BAR + GAP;
+    let bar = |(label, result): (&String, &CandidateResult)| {
+        let place = labels.iter().position(|known| known == label).unwrap_or(0);
         let value = &result.value;
-        let place = labels.iter().position(|label| **label == section.columns[column].0).unwrap_or(column);
-        let colour = shade(if is_ours(result.name) { OURS } else { COMPETITORS }, place).filled();
-        chart.draw_series([Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colour)])?;
-        let (from, to) = (value.lower_quartile.min(limit), value.upper_quartile.min(limit));
-        chart.draw_series([PathElement::new([(from, middle), (to, middle)], INK)])?;
-        let (x, y) = chart.backend_coord(&(value.median.max(to).min(limit), middle));
-        area.draw(&Text::new(figures(result, limit), (x - left + 5, y - base), small.clone()))?;
-    }
-    Ok(())
+        let [median, from, to] = [value.median, value.lower_quartile, value.upper_quartile].map(width);
+        html! {
+            rect width=(median) height=(BAR - 1) fill=(shade(if is_ours(result.name) { OURS } else { OTHERS }, place)) {}
+            line x1=(from) x2=(to) y1=(BAR / 2) y2=(BAR / 2) stroke="#282c34" {}
+            text x=(median.max(to) + 4.0) y=(BAR - 2) font-size="10" { (figures(result, limit)) }
+        }
+    };
+    let unit = if section.unit == "ns" { "ns per operation and thread" } else { section.unit };
+    let markup = html! {
+        text x="12" y="20" font-size="14" font-weight="bold" { (section.title) }
+        text x=(NAMES) y="36" { (unit) }
+        @for (row, name) in names.iter().enumerate() {
+            g transform={ "translate(" (NAMES) " " (TITLE + row * row_height) ")" } {
+                text x="-6" y=((row_height - GAP) / 2 + 4) text-anchor="end"
+                    font-weight=(if is_ours(name) { "bold" } else { "normal" }) { (name) }
+                @for (column, content) in results(name).map(bar).enumerate() {
+                    g transform={ "translate(0 " (column * BAR) ")" } { (content) }
+                }
+            }
+        }
+    };
+    (TITLE + names.len() * row_height + GAP, markup)
 }
 
 /// Formats what is written next to a bar. An arrow marks one that was cut.
@@ -270,7 +219,7 @@ fn figures(result: &CandidateResult, limit: f64) -> String {
 /// Breaks text into lines that fit the picture, at spaces if possible.
 fn wrapped(text: &str) -> Vec<String> {
     // Characters of the small print are at most 7 pixels wide on average.
-    let width = (WIDTH / 7) as usize;
+    let width = WIDTH / 7;
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();

@@ -57,14 +57,14 @@ const fn foreign<N: Table>(name: &'static str) -> Entry<Map> {
 }
 
 pub const MAPS: &[Entry<Map>] = &[
-    map::<Relativist<u64, u64>, Relativist<String, u64>>("relativist", true),
-    map::<Flat<u64, u64>, Flat<String, u64>>("flat", true),
-    map::<Papaya<u64, u64>, Papaya<String, u64>>("papaya", true),
-    map::<SccIndex<u64, u64>, SccIndex<String, u64>>("hash-index", true),
-    map::<SccMap<u64, u64>, SccMap<String, u64>>("scc", true),
-    map::<Dashmap<u64, u64>, Dashmap<String, u64>>("dashmap", true),
-    map::<Locked<u64, u64>, Locked<String, u64>>("std-rwlock", true),
-    map::<Hashbrown<u64, u64>, Hashbrown<String, u64>>("hashbrown", false),
+    map::<Relativist<u64>, Relativist<String>>("relativist", true),
+    map::<Flat<u64>, Flat<String>>("flat", true),
+    map::<Papaya<u64>, Papaya<String>>("papaya", true),
+    map::<SccIndex<u64>, SccIndex<String>>("hash-index", true),
+    map::<SccMap<u64>, SccMap<String>>("scc", true),
+    map::<Dashmap<u64>, Dashmap<String>>("dashmap", true),
+    map::<Locked<u64>, Locked<String>>("std-rwlock", true),
+    map::<Hashbrown<u64>, Hashbrown<String>>("hashbrown", false),
     #[cfg(feature = "liburcu")]
     foreign::<foreign::Foreign<foreign::Liburcu>>("lfht"),
     #[cfg(feature = "boost")]

@@ -1,11 +1,8 @@
 //! Read sections, waiting for readers, and reclamation.
 
-mod crossbeam;
 #[cfg(feature = "liburcu")]
 mod liburcu;
-mod ours;
-mod scheme;
-mod seize;
+mod schemes;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -17,7 +14,7 @@ use super::{Entry, Subject, Work, work};
 use crate::harness::comparison::Measured;
 use crate::harness::report::Report;
 use crate::harness::workers::{Clock, run as run_workers};
-use scheme::Scheme;
+use schemes::{CROSSBEAM, PRIVATE, RELATIVIST, SEIZE, Scheme};
 
 /// The number of read sections between two checks of the phase.
 const BATCH: u64 = 1024;
@@ -42,30 +39,28 @@ enum ReadBarrier {
 #[derive(Clone, Copy, Debug)]
 pub struct Rcu;
 
-type Make = fn() -> Box<dyn Scheme>;
-
-const fn scheme(name: &'static str, title: &'static str, what: Make) -> Entry<Make> {
+const fn scheme(name: &'static str, title: &'static str, what: Scheme) -> Entry<Scheme> {
     Entry { name, title, what }
 }
 
 impl Subject for Rcu {
     const NAME: &'static str = "rcu";
     const FEWEST: u64 = 1;
-    type Candidate = Make;
-    const CANDIDATES: &'static [Entry<Make>] = &[
-        scheme("relativist", "relativist-rcu", || Box::new(ours::RelativistRcu)),
-        scheme("private", "relativist-rcu, private domain", || Box::new(ours::PrivateDomain::new())),
-        scheme("crossbeam", "crossbeam-epoch", || Box::new(crossbeam::CrossbeamEpoch)),
-        scheme("seize", "seize", || Box::new(seize::Seize::new())),
+    type Candidate = Scheme;
+    const CANDIDATES: &'static [Entry<Scheme>] = &[
+        scheme("relativist", "relativist-rcu", RELATIVIST),
+        scheme("private", "relativist-rcu, private domain", PRIVATE),
+        scheme("crossbeam", "crossbeam-epoch", CROSSBEAM),
+        scheme("seize", "seize", SEIZE),
         #[cfg(feature = "liburcu")]
-        scheme("liburcu", "liburcu (memb)", || Box::new(liburcu::Liburcu)),
+        scheme("liburcu", "liburcu (memb)", liburcu::LIBURCU),
     ];
     const WORKLOADS: &'static [Entry<Work<Self>>] = &[
         work("section", "Entering and leaving a read section", &[], |context, setting| {
-            sections(context, setting, |scheme| scheme.sections(BATCH))
+            sections(context, setting, |scheme| scheme.sections)
         }),
         work("nested", "The same inside another section", &[], |context, setting| {
-            sections(context, setting, |scheme| scheme.nested_sections(BATCH))
+            sections(context, setting, |scheme| scheme.nested)
         }),
         work("wait", "Waiting for readers", &[], waits),
         work("reclaim", "Allocating and retiring objects of 32 bytes", &[1_000_000], reclaim),
@@ -80,20 +75,23 @@ impl Subject for Rcu {
         Ok(())
     }
 
-    fn takes_part(make: &Make, setting: &Setting) -> bool {
-        setting.workload != "wait" || make().wait().is_some()
+    fn takes_part(scheme: &Scheme, setting: &Setting) -> bool {
+        setting.workload != "wait" || scheme.wait.is_some()
     }
 }
 
-fn sections<'a>(context: Context<'a, Rcu>, setting: &Setting, batch: fn(&dyn Scheme)) -> Result<Vec<Job<'a>>> {
+fn sections<'a>(
+    context: Context<'a, Rcu>,
+    setting: &Setting,
+    enter_and_leave: fn(&Scheme) -> fn(u64),
+) -> Result<Vec<Job<'a>>> {
     let job = |setting: Setting| {
         let candidates = context.candidates(&setting);
-        let schemes: Vec<_> = candidates.iter().map(|candidate| (candidate.what)()).collect();
         Job::new(setting.clone(), titles(&candidates), context.options.rounds, move |candidate, _| {
-            let scheme = &*schemes[candidate];
+            let sections = enter_and_leave(&candidates[candidate].what);
             context.in_window(setting.threads, |_| {
                 move || {
-                    batch(scheme);
+                    sections(BATCH);
                     (BATCH, 0)
                 }
             })
@@ -107,18 +105,17 @@ fn sections<'a>(context: Context<'a, Rcu>, setting: &Setting, batch: fn(&dyn Sch
 fn waits<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let job = |(busy_readers, detail): (usize, &str)| {
         let candidates = context.candidates(setting);
-        let schemes: Vec<_> = candidates.iter().map(|candidate| (candidate.what)()).collect();
         let setting = setting.with_detail(detail);
         Job::new(setting, titles(&candidates), context.options.rounds, move |candidate, _| {
-            let scheme = &*schemes[candidate];
-            let wait = scheme.wait().expect("only schemes that can wait take part");
+            let scheme = &candidates[candidate].what;
+            let wait = scheme.wait.expect("only schemes that can wait take part");
             let results = run_workers(context.cpus, busy_readers + 1, context.window(), |thread| {
                 move || {
                     if thread == 0 {
                         wait();
                         1
                     } else {
-                        scheme.sections(BATCH);
+                        (scheme.sections)(BATCH);
                         BATCH
                     }
                 }
@@ -133,11 +130,10 @@ fn waits<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'a>
 /// start inherit the CPUs of the thread that starts them.
 fn reclaim<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let candidates = context.candidates(setting);
-    let schemes: Vec<_> = candidates.iter().map(|candidate| (candidate.what)()).collect();
     let values = ["until retired", "until all are freed"].map(|detail| (setting.with_detail(detail), "ns"));
     let (objects, rounds) = (setting.entries, context.options.rounds.min(5));
     Ok(vec![Job::several(values.into(), titles(&candidates), rounds, move |candidate, _| {
-        let times = schemes[candidate].reclaim(objects, None);
+        let times = (candidates[candidate].what.reclaim)(objects, None);
         let each = |time: std::time::Duration| Measured::single(time.as_secs_f64() * 1e9 / objects as f64);
         Ok(vec![each(times.retired), each(times.freed)])
     })])
@@ -145,23 +141,18 @@ fn reclaim<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'
 
 #[cfg(test)]
 mod tests {
-    use super::scheme::Object;
+    use super::schemes::Object;
     use super::*;
-    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU64, Ordering};
-
-    /// Freed objects are counted in one static, so schemes are tested one at a time.
-    static FREED: AtomicU64 = AtomicU64::new(0);
-    static COUNTING: Mutex<()> = Mutex::new(());
 
     #[test]
     fn every_scheme_frees_every_object_before_it_says_so() {
-        let _alone = COUNTING.lock().unwrap();
-        for scheme in Rcu::CANDIDATES.iter().map(|entry| (entry.what)()) {
+        static FREED: AtomicU64 = AtomicU64::new(0);
+        for Entry { what: scheme, title, .. } in Rcu::CANDIDATES {
             for objects in [1, 10, 5000] {
                 FREED.store(0, Ordering::SeqCst);
-                let times = scheme.reclaim(objects, Some(&FREED));
-                assert_eq!(FREED.load(Ordering::SeqCst), objects);
+                let times = (scheme.reclaim)(objects, Some(&FREED));
+                assert_eq!(FREED.load(Ordering::SeqCst), objects, "{title}");
                 assert!(times.retired <= times.freed);
             }
         }
@@ -174,10 +165,10 @@ mod tests {
 
     #[test]
     fn sections_leave_nothing_open() {
-        for scheme in Rcu::CANDIDATES.iter().map(|entry| (entry.what)()) {
-            scheme.sections(10);
-            scheme.nested_sections(10);
-            if let Some(wait) = scheme.wait() {
+        for Entry { what: scheme, .. } in Rcu::CANDIDATES {
+            (scheme.sections)(10);
+            (scheme.nested)(10);
+            if let Some(wait) = scheme.wait {
                 wait();
             }
         }

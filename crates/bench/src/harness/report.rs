@@ -15,7 +15,7 @@ use crate::harness::workers::Cpus;
 use relativist_check::interruption::program;
 
 /// Version of the JSON layout; incremented when a field is removed or changes its meaning.
-const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 
 /// The report of one run of a subcommand.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::{from_ref, null};
 use std::sync::atomic::AtomicU64;
 
-use super::scheme::{Object, ReclaimTimes, Scheme, time_reclaim};
+use super::schemes::{Object, Scheme, time_reclaim};
 
 type Allocate = unsafe extern "C" fn(content: u64, freed: *const c_void) -> *mut c_void;
 type Release = unsafe extern "C" fn(object: *mut c_void);
@@ -44,30 +44,15 @@ fn registered<R>(function: impl FnOnce() -> R) -> R {
     REGISTRATION.with(|_| function())
 }
 
-pub(super) struct Liburcu;
-
-impl Scheme for Liburcu {
-    fn name(&self) -> &'static str {
-        "liburcu (memb)"
-    }
-
-    fn sections(&self, count: u64) {
-        // SAFETY: the thread is registered.
-        registered(|| unsafe { relativist_urcu_sections(count) });
-    }
-
-    fn nested_sections(&self, count: u64) {
-        // SAFETY: the thread is registered.
-        registered(|| unsafe { relativist_urcu_nested_sections(count) });
-    }
-
-    fn wait(&self) -> Option<fn()> {
-        // SAFETY: the thread is registered. It is not in a section, because every function here
-        // leaves each section that it enters.
-        Some(|| registered(|| unsafe { relativist_urcu_synchronize() }))
-    }
-
-    fn reclaim(&self, count: u64, freed: Option<&'static AtomicU64>) -> ReclaimTimes {
+pub const LIBURCU: Scheme = Scheme {
+    // SAFETY: the thread is registered.
+    sections: |count| registered(|| unsafe { relativist_urcu_sections(count) }),
+    // SAFETY: the thread is registered.
+    nested: |count| registered(|| unsafe { relativist_urcu_nested_sections(count) }),
+    // SAFETY: the thread is registered. It is not in a section, because every function here leaves
+    // each section that it enters.
+    wait: Some(|| registered(|| unsafe { relativist_urcu_synchronize() })),
+    reclaim: |count, freed| {
         assert!(relativist_urcu_head_size() <= 16, "liburcu's header has outgrown the one of `Object`");
         let freed = freed.map_or(null(), |freed| from_ref(freed).cast());
         // SAFETY: the thread is registered. `allocate` returns objects that begin with room for an
@@ -76,8 +61,8 @@ impl Scheme for Liburcu {
         let retire = || registered(|| unsafe { relativist_urcu_retire(count, allocate, release, freed) });
         // SAFETY: the thread is registered, and in no section.
         time_reclaim(retire, || registered(|| unsafe { relativist_urcu_barrier() }))
-    }
-}
+    },
+};
 
 /// # Safety
 /// `freed` is null or points to an `AtomicU64` that lives forever.

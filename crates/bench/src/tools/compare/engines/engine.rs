@@ -25,7 +25,6 @@ pub trait Engine: Send + Sync {
 
 /// The number and the sizes of the items that a cache is made for. relativist-store does not need
 /// to know them.
-#[cfg_attr(not(feature = "segcache"), expect(dead_code, reason = "only Segcache needs these"))]
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The most bytes that the cache may use, for everything.

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <urcu/urcu-memb.h>
 
-/* Keeps the compiler from merging a section with the next, like the fence in scheme.rs. */
+/* Keeps the compiler from merging a section with the next, like the fence in schemes.rs. */
 #define section_body() __asm__ __volatile__("" : : : "memory")
 
 void relativist_urcu_register(void)

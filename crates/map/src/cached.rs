@@ -21,7 +21,7 @@ use relativist_table::node::Node;
 /// default. With integer keys and a hasher like FxHash the gain is small. If no key repeats, the
 /// cost is a comparison, and a second load of the head that the lookup has just loaded. The handle
 /// remembers only entries that are the first of their chain (four of five, at half an entry per
-/// bucket), and looks up the others as usual. `benches/cached.rs` measures this.
+/// bucket), and looks up the others as usual.
 ///
 /// ```
 /// let map = relativist::HashMap::from([("one", 1), ("two", 2)]);

@@ -292,6 +292,7 @@ pub const CRATES: &[Crate] = &[
         name: "relativist-papers",
         folder: "papers",
         uses: &["relativist-core", "relativist-rcu", "relativist", "relativist-check", "relativist-bench"],
+        tests_use: &["relativist-table"],
         layers: &["caches lever tables", "lookups xkernel", "figures instructions resize", "cli"],
         ..CRATE
     },

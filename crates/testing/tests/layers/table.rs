@@ -15,8 +15,7 @@
 //! Parentheses mark an import cycle that is still to be broken. The test fails when the modules in
 //! them form no cycle any more.
 //!
-//! **To add a module**, run the test: it fails, and prints the lowest layers that the imports
-//! allow. To add a crate, begin with an entry that has no layers.
+//! **To add a module**, put it into a layer above those that it imports from, and run the test.
 
 /// The rules for a crate.
 pub struct Crate {

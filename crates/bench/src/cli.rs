@@ -62,8 +62,6 @@ enum Command {
     CompareChild(tools::compare::subprocess::Args),
     #[command(hide = true)]
     CachesChild(tools::caches::ChildArgs),
-    #[command(hide = true)]
-    HashChild(tools::hash::instructions::ChildArgs),
 }
 
 /// Runs the subcommand.
@@ -91,7 +89,6 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Supervise(args) => supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::subprocess::run(&args),
         Command::CachesChild(args) => tools::caches::run_child(&args),
-        Command::HashChild(args) => tools::hash::instructions::run_child(&args),
     }?;
     Ok(Ending::Complete)
 }

@@ -328,18 +328,15 @@ fn hash_recommends_a_function_for_generated_keys() {
 }
 
 #[test]
-fn hash_studies_the_four_caches_and_writes_a_page() {
+fn hash_studies_the_keys_of_the_four_caches() {
     let folder = tempfile::tempdir().unwrap();
-    let (files, out, csv) = (folder.path().join("files"), folder.path().join("out"), folder.path().join("rows.csv"));
-    std::fs::create_dir(&files).unwrap();
     for number in 0..20 {
-        let path = files.join(format!("file-{number}"));
+        let path = folder.path().join(format!("file-{number}"));
         std::fs::write(&path, [1; 9000]).unwrap();
         // File systems allocate blocks when they write the data.
         std::fs::File::open(path).unwrap().sync_all().unwrap();
     }
-    let line = format!("hash --files {} --probe-ns 5 --out {} --csv {}", files.display(), out.display(), csv.display());
-    let (text, document) = measure(&line);
+    let (text, document) = measure(&format!("hash --files {} --probe-ns 5", folder.path().display()));
     let sections = document["results"].as_array().unwrap();
     assert_eq!(sections.len(), 4);
     for (section, cache) in sections.iter().zip(["dentry", "inode", "page", "buffer"]) {
@@ -349,16 +346,6 @@ fn hash_studies_the_four_caches_and_writes_a_page() {
         let names = |prefix: &str| rows.iter().any(|row| row["function"].as_str().unwrap().starts_with(prefix));
         assert!(names(cache) && names("foldhash") && !names(if cache == "page" { "inode-" } else { "page-" }));
     }
-    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
-    for part in ["<svg", "dentry cache of", "iterations/lookup"] {
-        assert!(page.contains(part), "{part}");
-    }
-    assert!(!page.contains("http://") || !page.contains("src="), "the page needs nothing else");
-    for picture in ["1-sizes.svg", "4-probes.svg"] {
-        assert!(std::fs::read_to_string(out.join(picture)).unwrap().contains("</svg>"), "{picture}");
-    }
-    let rows: usize = sections.iter().map(|section| section["rows"].as_array().unwrap().len()).sum();
-    assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), rows + 1);
 }
 
 #[test]

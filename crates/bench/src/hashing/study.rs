@@ -14,7 +14,7 @@ use super::keys::{Keys, Source};
 const HEAD: usize = if cfg!(test) { 1 << 13 } else { 1 << 20 };
 /// Keys that are counted at a time.
 const BATCH: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
-/// Keys on which costs and avalanche are measured.
+/// Keys on which costs are measured.
 const SAMPLE: usize = 4096;
 
 /// The results of a stream of keys.

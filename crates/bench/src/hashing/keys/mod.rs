@@ -8,7 +8,6 @@ pub mod text;
 use std::hash::{Hash, Hasher};
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
 use super::functions::lever::name_hash;
 
@@ -122,7 +121,7 @@ impl Hash for Key<'_> {
 }
 
 /// A batch of keys of one kind, stored densely.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Keys {
     kind: Kind,
     words: Vec<(u64, u64)>,
@@ -131,7 +130,7 @@ pub struct Keys {
     ends: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
     Number,

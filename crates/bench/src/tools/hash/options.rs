@@ -75,7 +75,7 @@ pub struct Options {
 
     /// How a 64-bit hash selects the bucket
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fold::Low])]
-    pub(super) fold: Vec<Fold>,
+    fold: Vec<Fold>,
 
     /// Table sizes, powers of two such as 16384 or 2^14 [default: about as many buckets as keys,
     /// half and twice that]
@@ -91,29 +91,11 @@ pub struct Options {
     #[arg(long, value_name = "NS", value_parser = parse_nanoseconds)]
     pub(super) probe_ns: Option<f64>,
 
-    /// Count the instructions of each function, and the bytes of its code; needs valgrind
-    #[arg(long)]
-    pub(super) instructions: bool,
-
-    /// Print the histograms of all functions and sizes, not only of the best and the worst
-    #[arg(long)]
-    pub(super) histograms: bool,
-
     /// Write all results, the command line, versions, machine and parameters to this file; - writes
     /// to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(super) json: Option<PathBuf>,
-
-    /// Write a CSV line per function and size to this file
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub(super) csv: Option<PathBuf>,
-
-    /// Write plots (SVG) and a self-contained report (index.html) to this folder
-    #[arg(long, value_name = "FOLDER")]
-    #[serde(skip)]
-    pub(super) out: Option<PathBuf>,
 }
 
 /// A set of keys to study, and the functions for these keys, if they differ from the selected ones.

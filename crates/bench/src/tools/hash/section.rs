@@ -4,9 +4,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::advice::{self, Advice};
-use super::avalanche::{self, Avalanche};
 use super::cost;
-use super::instructions::Executed;
 use crate::hashing::functions::HashFunction;
 use crate::hashing::histogram::{Fit, Histogram};
 use crate::hashing::study::{Studied, Table};
@@ -55,36 +53,28 @@ pub struct Row {
     pub dispersion: f64,
     /// See [`Histogram::fit`].
     pub fit: Option<Fit>,
-    pub avalanche: Option<Avalanche>,
     /// Nanoseconds to hash a key.
     pub hash_ns: f64,
-    /// Instructions to hash a key, if they were counted.
-    pub instructions: Option<f64>,
-    /// Bytes of code that hashing executes, if they were counted.
-    pub code_bytes: Option<u64>,
     /// The expected time of a lookup in nanoseconds: hashing, accessing the bucket, and visiting
     /// entries.
     pub lookup_ns: f64,
 }
 
 impl Row {
-    /// Returns whether the function is likely to suit other keys too: its buckets are no worse than
-    /// a random function's, and each bit of the key changes each bit of the bucket half of the
-    /// time.
+    /// Returns whether the function is likely to suit other keys too, because it treats these keys as
+    /// a random function does. A function whose buckets are more even profits from a pattern.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
-        self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
+        (self.dispersion - 1.0).abs() < 0.1 + 5.0 * deviation
     }
 }
 
 impl Section {
-    /// Measures costs and avalanche, and gives advice. `executed` has the counted instructions of
-    /// each of `functions`, if any.
+    /// Measures costs, and gives advice.
     pub fn new(
         title: String,
         studied: &Studied<'_>,
         functions: &[Box<dyn HashFunction>],
-        executed: &[Executed],
         weights: Weights,
         bar: &ProgressBar,
     ) -> Self {
@@ -105,9 +95,7 @@ impl Section {
             .tables
             .iter()
             .map(|table| {
-                let number = number(table);
-                let hash_ns = number.and_then(|number| hash_ns.get(number).copied()).unwrap_or(0.0);
-                let executed = number.and_then(|number| executed.get(number));
+                let hash_ns = number(table).and_then(|number| hash_ns.get(number).copied()).unwrap_or(0.0);
                 let histogram = table.histogram.clone();
                 let probes = histogram.probes(weights.hit_rate);
                 Row {
@@ -121,10 +109,7 @@ impl Section {
                     probes_per_thousand: probes * 1000.0,
                     dispersion: histogram.dispersion(),
                     fit: histogram.fit(),
-                    avalanche: avalanche::measure(table.function, &studied.sample, table.bits),
                     hash_ns,
-                    instructions: executed.map(|executed| executed.instructions),
-                    code_bytes: executed.map(|executed| executed.code_bytes),
                     lookup_ns: hash_ns + head_ns(table.bits) + probes * probe_ns,
                     histogram,
                 }

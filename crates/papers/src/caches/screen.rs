@@ -1,16 +1,13 @@
 //! Tables of our results and the paper's.
 
-use relativist::HashMap;
-
-use super::events::{CACHES, Cache};
-use super::kernel::Kernel;
+use super::events::CACHES;
 use super::replay::Outcome;
 use super::{Measured, Results};
 use relativist_bench::harness::report::{count, significant, table};
 use relativist_bench::harness::stats::Mean;
 
-/// Formats all tables; with histograms, if requested.
-pub fn describe(results: &Results, with_histograms: bool) -> String {
+/// Formats all tables.
+pub fn describe(results: &Results) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
                     scripts per hour of SPEC SDM. Both are also divided by those of the first kernel (x).\n"
         .to_owned();
@@ -19,13 +16,8 @@ pub fn describe(results: &Results, with_histograms: bool) -> String {
     }
     if let Some(last) = results.tables.last() {
         text += &format!("\nThe caches of {}\n\n{}", title(last), caches(last));
-        if with_histograms {
-            text += &histograms(last);
-        }
     }
-    text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; relativist's map if all of it were for such objects, by \
-            with_capacity_for_memory.\n\n"
-        + &sizing()
+    text
 }
 
 fn title(measured: &Measured) -> String {
@@ -117,42 +109,4 @@ fn caches(measured: &Measured) -> String {
         "largest",
     ];
     table(&header, rows)
-}
-
-fn histograms(measured: &Measured) -> String {
-    let mut text = String::new();
-    for outcome in measured.outcomes.iter().flatten() {
-        for cache in &outcome.caches {
-            for (when, histogram) in [("full", &cache.full), ("afterwards", &cache.after)] {
-                let name = outcome.kernel.name;
-                text += &format!(
-                    "\n{name}, {:?} cache, {when}: {} buckets, {} objects, largest bucket {}, {:.0}/1000 probes per lookup\n\
-                     {histogram}",
-                    cache.cache,
-                    histogram.buckets,
-                    histogram.entries,
-                    histogram.largest(),
-                    cache.met.probes() * 1000.0
-                );
-            }
-        }
-    }
-    text
-}
-
-fn sizing() -> String {
-    /// Returns the number of buckets of our map when objects of `BYTES` bytes fill the memory.
-    fn ours<const BYTES: usize>(memory: usize) -> String {
-        count(HashMap::<(u64, u64), [u8; BYTES]>::with_capacity_for_memory(memory).buckets() as u64)
-    }
-    let rows = [32_usize, 64, 128, 256, 512].map(|megabytes| {
-        let memory = megabytes << 20;
-        let (fixed, sized) = (Kernel::reference(), Kernel::sized(memory as u64));
-        let ours = [ours::<4096>(memory), ours::<1024>(memory), ours::<128>(memory), ours::<392>(memory)];
-        let cell = |(cache, ours): (Cache, String)| {
-            format!("{}, {}; {ours}", count(fixed.choice(cache).buckets), count(sized.choice(cache).buckets))
-        };
-        [format!("{megabytes} MiB")].into_iter().chain(CACHES.into_iter().zip(ours).map(cell)).collect()
-    });
-    table(&["memory", "page", "buffer", "dentry", "inode"], rows)
 }

@@ -23,7 +23,7 @@ pub const SIZES: [usize; 32] = {
 };
 
 /// The names of the candidates, in the order of [`of`].
-pub const NAMES: [&str; 6] = ["old", "new", "const", "relativist", "cached", "hashbrown"];
+pub const NAMES: [&str; 5] = ["old", "new", "const", "relativist", "hashbrown"];
 
 pub trait Subject {
     /// Repeats the operation `times` times. Returns the number of operations.
@@ -49,7 +49,6 @@ fn all<const SIZE: usize>(setting: &Setting, buckets: usize) -> Vec<Box<dyn Subj
         Bench::<Map<New>, SIZE>::boxed(setting, buckets),
         Bench::<Map<Const<SIZE>>, SIZE>::boxed(setting, buckets),
         Bench::<Relativist<SIZE>, SIZE>::boxed(setting, buckets),
-        Bench::<Cached<SIZE>, SIZE>::boxed(setting, buckets),
         Bench::<Hashbrown<SIZE>, SIZE>::boxed(setting, buckets),
     ]
 }
@@ -249,36 +248,6 @@ impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     #[inline(never)]
     fn sum(&mut self) -> u64 {
         self.0.pin().values().sum()
-    }
-}
-
-/// relativist with a handle that remembers the last key found.
-struct Cached<const SIZE: usize>(Relativist<SIZE>);
-
-impl<const SIZE: usize> Candidate<SIZE> for Cached<SIZE> {
-    fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        Self(Candidate::with_buckets(buckets, colliding))
-    }
-
-    #[inline(always)]
-    fn insert(&mut self, key: &[u8; SIZE], value: u64) -> bool {
-        self.0.insert(key, value)
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, key: &[u8; SIZE]) -> Option<u64> {
-        self.0.remove(key)
-    }
-
-    #[inline(never)]
-    fn look_up(&self, keys: &[[u8; SIZE]], times: u64) -> u64 {
-        let pinned = self.0.0.pin();
-        let mut cached = pinned.cached();
-        look_up(keys, times, |key| cached.get(key).copied())
-    }
-
-    fn sum(&mut self) -> u64 {
-        self.0.sum()
     }
 }
 

@@ -6,9 +6,8 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Crates whose versions a measurement depends on.
-const MEASURED: [&str; 13] = [
+const MEASURED: [&str; 12] = [
     "crossbeam-epoch",
-    "crossbeam-skiplist",
     "dashmap",
     "flurry",
     "foldhash",

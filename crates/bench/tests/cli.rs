@@ -328,27 +328,6 @@ fn hash_recommends_a_function_for_generated_keys() {
 }
 
 #[test]
-fn hash_studies_the_keys_of_the_four_caches() {
-    let folder = tempfile::tempdir().unwrap();
-    for number in 0..20 {
-        let path = folder.path().join(format!("file-{number}"));
-        std::fs::write(&path, [1; 9000]).unwrap();
-        // File systems allocate blocks when they write the data.
-        std::fs::File::open(path).unwrap().sync_all().unwrap();
-    }
-    let (text, document) = measure(&format!("hash --files {} --probe-ns 5", folder.path().display()));
-    let sections = document["results"].as_array().unwrap();
-    assert_eq!(sections.len(), 4);
-    for (section, cache) in sections.iter().zip(["dentry", "inode", "page", "buffer"]) {
-        let title = section["title"].as_str().unwrap();
-        assert!(title.starts_with(cache) && text.contains(title), "{title}");
-        let rows = section["rows"].as_array().unwrap();
-        let names = |prefix: &str| rows.iter().any(|row| row["function"].as_str().unwrap().starts_with(prefix));
-        assert!(names(cache) && names("foldhash") && !names(if cache == "page" { "inode-" } else { "page-" }));
-    }
-}
-
-#[test]
 fn hash_asks_a_server_for_its_keys() {
     use std::io::{Read, Write};
     let options = relativistd::Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap();
@@ -373,7 +352,6 @@ fn hash_says_what_is_wrong_with_keys() {
     for (line, expected) in [
         ("hash /dev/null", "there are no keys"),
         ("hash /nonexistent/keys", "cannot open"),
-        ("hash --files /nonexistent/keys", "cannot read"),
         ("hash --server 127.0.0.1:1", "cannot reach"),
         ("hash --pattern primes:7", "expected sequential:N"),
         ("hash --sizes 1000", "expected a power of two"),

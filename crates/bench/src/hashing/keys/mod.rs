@@ -1,6 +1,5 @@
 //! Keys, and the sources that read or generate them.
 
-pub mod files;
 pub mod patterns;
 pub mod server;
 pub mod text;
@@ -18,11 +17,6 @@ pub trait Source: Send {
     /// # Errors
     /// When the keys can't be read.
     fn next(&mut self, keys: &mut Keys) -> Result<bool>;
-
-    /// Returns the share of the keys that has been read, if known.
-    fn share(&self) -> Option<f64> {
-        None
-    }
 
     /// Adds up to `most` keys; returns whether there may be more.
     ///

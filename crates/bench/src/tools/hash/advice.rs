@@ -80,7 +80,6 @@ mod tests {
         let histogram = Histogram::from_sizes(sizes.to_vec());
         Row {
             function: function.into(),
-            source: "",
             bits,
             empty: histogram.empty(),
             largest: histogram.largest(),

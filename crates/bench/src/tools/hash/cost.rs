@@ -23,10 +23,6 @@ impl HashFunction for Harness {
         "harness".into()
     }
 
-    fn source(&self) -> &'static str {
-        "the loop alone"
-    }
-
     #[inline]
     fn bucket(&self, key: &Key<'_>, _: u32) -> usize {
         let _ = black_box(key);

@@ -57,8 +57,6 @@ enum Command {
     Supervise(supervisor::Args),
     #[command(hide = true)]
     CompareChild(tools::compare::memory::ChildArgs),
-    #[command(hide = true)]
-    HashChild(tools::hash::instructions::ChildArgs),
 }
 
 /// Runs the subcommand.
@@ -82,7 +80,6 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::memory::run_child(&args),
-        Command::HashChild(args) => tools::hash::instructions::run_child(&args),
     }?;
     Ok(Ending::Complete)
 }

@@ -345,40 +345,6 @@ fn hash_recommends_a_function_for_generated_keys() {
 }
 
 #[test]
-fn hash_studies_the_four_caches_and_writes_a_page() {
-    let folder = tempfile::tempdir().unwrap();
-    let (files, out, csv) = (folder.path().join("files"), folder.path().join("out"), folder.path().join("rows.csv"));
-    std::fs::create_dir(&files).unwrap();
-    for number in 0..20 {
-        let path = files.join(format!("file-{number}"));
-        std::fs::write(&path, [1; 9000]).unwrap();
-        // File systems allocate blocks when they write the data.
-        std::fs::File::open(path).unwrap().sync_all().unwrap();
-    }
-    let line = format!("hash --files {} --probe-ns 5 --out {} --csv {}", files.display(), out.display(), csv.display());
-    let (text, document) = measure(&line);
-    let sections = document["results"].as_array().unwrap();
-    assert_eq!(sections.len(), 4);
-    for (section, cache) in sections.iter().zip(["dentry", "inode", "page", "buffer"]) {
-        let title = section["title"].as_str().unwrap();
-        assert!(title.starts_with(cache) && text.contains(title), "{title}");
-        let rows = section["rows"].as_array().unwrap();
-        let names = |prefix: &str| rows.iter().any(|row| row["function"].as_str().unwrap().starts_with(prefix));
-        assert!(names(cache) && names("foldhash") && !names(if cache == "page" { "inode-" } else { "page-" }));
-    }
-    let page = std::fs::read_to_string(out.join("index.html")).unwrap();
-    for part in ["<svg", "dentry cache of", "iterations/lookup"] {
-        assert!(page.contains(part), "{part}");
-    }
-    assert!(!page.contains("http://") || !page.contains("src="), "the page needs nothing else");
-    for picture in ["1-sizes.svg", "4-probes.svg"] {
-        assert!(std::fs::read_to_string(out.join(picture)).unwrap().contains("</svg>"), "{picture}");
-    }
-    let rows: usize = sections.iter().map(|section| section["rows"].as_array().unwrap().len()).sum();
-    assert_eq!(std::fs::read_to_string(csv).unwrap().lines().count(), rows + 1);
-}
-
-#[test]
 fn hash_asks_a_server_for_its_keys() {
     use std::io::{Read, Write};
     let options = relativistd::Options::parse_from_args(["relativistd", "-p", "-1", "-t", "1"]).unwrap();
@@ -403,7 +369,6 @@ fn hash_says_what_is_wrong_with_keys() {
     for (line, expected) in [
         ("hash /dev/null", "there are no keys"),
         ("hash /nonexistent/keys", "cannot open"),
-        ("hash --files /nonexistent/keys", "cannot read"),
         ("hash --server 127.0.0.1:1", "cannot reach"),
         ("hash --pattern primes:7", "expected sequential:N"),
         ("hash --sizes 1000", "expected a power of two"),

@@ -31,17 +31,6 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(160, 140, 20),
 ];
 
-pub const STYLE: &str = "
-    body { font: 16px/1.5 system-ui, sans-serif; color: #282c34; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-    table { border-collapse: collapse; margin: 1rem 0; }
-    th, td { border-bottom: 1px solid #e0e2e8; padding: .3rem .7rem; text-align: left; vertical-align: top; }
-    td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-    .holds { color: #00714f; } .in-part { color: #a06000; } .fails { color: #b03000; } .unknown { color: #777; }
-    figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
-    .warning { background: #fff4dc; padding: .4rem .8rem; }
-    pre { white-space: pre-wrap; font-size: 13px; color: #555; }
-";
-
 /// Creates the output folder, so that failure is reported before the measurement.
 pub fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))

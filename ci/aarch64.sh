@@ -52,7 +52,7 @@ tests() {
 
 for folder in "${!left_out[@]}"; do
   mapfile -t programs < <(tests "$folder" "${left_out[$folder]}")
-  cargo test --locked --target "$triple" --manifest-path "crates/$folder/Cargo.toml" --lib "${programs[@]}" -- "${skipped[@]/#/--skip=}"
+  cargo test --locked --target "$triple" --manifest-path "crates/$folder/Cargo.toml" --no-default-features --lib "${programs[@]}" -- "${skipped[@]/#/--skip=}"
 done
 
 cargo build --locked --target "$triple" --package relativist-capi

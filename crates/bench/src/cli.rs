@@ -50,8 +50,6 @@ enum Command {
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
     #[cfg(target_os = "linux")]
-    Echo(tools::echo::Args),
-    #[cfg(target_os = "linux")]
     Serving(tools::serving::Args),
     #[cfg(target_os = "linux")]
     Mirror(tools::mirror::Args),
@@ -85,8 +83,6 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Replay(args) => tools::replay::run(&args),
         Command::Engines(args) => tools::engines::run(&args),
         Command::Caches(args) => tools::caches::run(&args),
-        #[cfg(target_os = "linux")]
-        Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::subprocess::run(&args),

@@ -2,8 +2,6 @@
 
 pub mod caches;
 pub mod compare;
-#[cfg(target_os = "linux")]
-pub mod echo;
 pub mod engines;
 pub mod hash;
 #[cfg(target_os = "linux")]

@@ -69,11 +69,10 @@ impl<'a> Part<'a> {
         };
         let mut part = Self::new(request, Some(code), fixed);
         (part.reported, part.others) = answer.properties().ok()?;
-        // When an item was accessed depends on the order of the reads of several clients. The key
-        // is that of the request.
+        // CAS values are each server's own, and when an item was accessed depends on the order of
+        // the reads of several clients. The key is that of the request.
         part.others.retain(|word| !matches!(word[0], b'k' | b'l'));
-        part.reported.was_fetched = None;
-        part.reported.cas = part.reported.cas.filter(|&cas| cas != 0);
+        (part.reported.was_fetched, part.reported.cas) = (None, None);
         let is_created = match (request.initial, &part.reported) {
             (Some(initial), Reported { value: Some(value), .. }) => is_number(value, initial, request.encoding),
             (Some(_), _) if part.is_success() => {
@@ -118,7 +117,7 @@ impl<'a> Part<'a> {
 
     /// Returns the code and the properties that must be the same on both servers.
     fn status(&self) -> (Option<Code>, &[u8], &[&[u8]], Reported) {
-        let reported = Reported { value: None, cas: None, ttl: None, ..self.reported.clone() };
+        let reported = Reported { value: None, ttl: None, ..self.reported.clone() };
         (self.code, self.fixed, &self.others, reported)
     }
 
@@ -194,7 +193,7 @@ pub(super) fn judge(
     let is_status_same = primary.status() == secondary.status();
     let is_value_same = primary.reported.value == secondary.reported.value;
     if is_status_same && is_value_same && are_close(primary.ttl(), secondary.ttl()) {
-        return (Fate::Same, after(request, state, primary, secondary));
+        return (Fate::Same, after(request, state, primary));
     }
     if primary.is_out_of_memory() || secondary.is_out_of_memory() {
         return (Fate::OutOfMemory, State::Unknown);
@@ -238,51 +237,27 @@ fn are_close(primary: Option<i64>, secondary: Option<i64>) -> bool {
     }
 }
 
-/// Returns what both servers hold after a request with the same outcome on both.
-fn after(request: &Request, state: State, primary: &Part<'_>, secondary: &Part<'_>) -> State {
-    let cas = primary.reported.cas.zip(secondary.reported.cas);
-    let stored = State::Present { expires: request.expires, cas };
-    // The state, if the request has changed the item.
-    let changed = match state {
-        State::Present { expires, .. } => State::Present { expires, cas },
-        _ => state,
-    };
-    if primary.is_error() || primary.is_out_of_memory() {
+/// Returns what both servers hold after a request with this outcome on both.
+fn after(request: &Request, state: State, part: &Part<'_>) -> State {
+    let stored = State::Present { expires: request.expires };
+    if part.is_error() || part.is_out_of_memory() {
         // A `set` that fails removes the item. A count that finds something else than a number does
         // not.
-        let is_unchanged = !request.verb.is_write() || primary.presence == Some(true);
+        let is_unchanged = !request.verb.is_write() || part.presence == Some(true);
         return if is_unchanged { state } else { State::Unknown };
     }
-    match (request.verb, primary.code) {
+    match (request.verb, part.code) {
         (Verb::Keyless | Verb::Flush | Verb::Other, _) => State::Unknown,
         (Verb::Get | Verb::GetAndTouch, None) | (_, Some(Code::NotFound)) => State::Absent,
-        (Verb::Get, _) => match state {
-            State::Present { expires, cas: known } => State::Present { expires, cas: cas.or(known) },
-            _ if primary.is_whole() => State::Present { expires: true, cas },
-            _ => State::Unknown,
-        },
-        (Verb::GetAndTouch, _) if state == State::Unknown && !primary.is_whole() => State::Unknown,
-        (Verb::GetAndTouch, _) => stored,
+        (Verb::Replace | Verb::Append, Some(Code::NotStored)) => State::Absent,
         (Verb::Delete, None | Some(Code::Done)) => State::Absent,
         (Verb::Set, None | Some(Code::Done)) | (Verb::Add | Verb::Replace, Some(Code::Done)) => stored,
-        (Verb::Add, None) => match state {
-            State::Absent => stored,
-            // The item may have expired on one server only, which has then stored another one.
-            State::Present { expires: true, .. } => State::Unknown,
-            _ => state,
-        },
-        (Verb::Replace, None) => match state {
-            State::Present { expires, .. } => State::present(expires || request.expires),
-            _ => state,
-        },
-        (Verb::Replace | Verb::Append, Some(Code::NotStored)) => State::Absent,
+        (Verb::Get, _) if state == State::Unknown && part.is_whole() => State::Present { expires: true },
+        (Verb::GetAndTouch, _) if state != State::Unknown || part.is_whole() => stored,
         (Verb::Touch, Some(Code::Done)) if state != State::Unknown => stored,
-        (Verb::Touch, None) => match state {
-            State::Present { .. } => State::present(true),
-            _ => state,
-        },
-        (_, Some(Code::Exists | Code::NotStored)) => state,
-        _ => changed,
+        // It is not known whether the request has changed the item, or its expiry.
+        (Verb::Add | Verb::Replace | Verb::Touch, None) => State::Unknown,
+        _ => state,
     }
 }
 
@@ -302,7 +277,7 @@ mod tests {
         judge(&request, Some(state), &primary[0], &secondary[0])
     }
 
-    const KNOWN: State = State::Present { expires: false, cas: None };
+    const KNOWN: State = State::Present { expires: false };
 
     #[test]
     fn values_flags_times_and_errors_are_compared_if_the_item_is_known() {
@@ -330,20 +305,20 @@ mod tests {
 
     #[test]
     fn what_may_differ_is_not_compared() {
-        let seen = State::Present { expires: true, cas: Some((5, 9)) };
+        let seen = State::Present { expires: true };
         assert_eq!(
             verdict("gets k\r\n", State::Unknown, "VALUE k 0 1 5\r\na\r\nEND\r\n", "VALUE k 0 1 9\r\na\r\nEND\r\n"),
             (Fate::Same, seen)
         );
         let [primary, secondary] = ["VA 1 c5 t10 l3 h1 kk\r\na\r\n", "VA 1 c9 t9 l0 h0 kk\r\na\r\n"];
         let same = verdict("mg k c t l h k v\r\n", KNOWN, primary, secondary);
-        assert_eq!(same, (Fate::Same, State::Present { expires: false, cas: Some((5, 9)) }));
+        assert_eq!(same, (Fate::Same, KNOWN));
         // These replies show only a part of an item.
         for request in ["mg k t\r\n", "mg k t T30\r\n"] {
             assert_eq!(verdict(request, State::Unknown, "HD t9\r\n", "HD t9\r\n").1, State::Unknown);
         }
         let whole = verdict("mg k f v\r\n", State::Unknown, "VA 1 f7\r\na\r\n", "VA 1 f7\r\na\r\n");
-        assert_eq!(whole.1, State::Present { expires: true, cas: None });
+        assert_eq!(whole.1, State::Present { expires: true });
         // An item that has expired already.
         assert_eq!(verdict("mg k t T-1\r\n", KNOWN, "HD t4294967232\r\n", "HD t0\r\n").0, Fate::Same);
     }
@@ -358,7 +333,7 @@ mod tests {
         assert_eq!(verdict("ma k N0\r\n", KNOWN, "HD\r\n", "HD\r\n").1, State::Unknown);
         assert_eq!(verdict("ma k N0 J7 v\r\n", KNOWN, "VA 1\r\n8\r\n", "VA 1\r\n7\r\n").0, missing);
         assert_eq!(verdict("mg k N0 v\r\n", KNOWN, "VA 1\r\na\r\n", "VA 0 W\r\n\r\n").0, missing);
-        let expired = State::Present { expires: true, cas: None };
+        let expired = State::Present { expires: true };
         let missing = Fate::MissingOnPrimary;
         let not_a_number = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
         assert_eq!(verdict("incr k 1\r\n", expired, "NOT_FOUND\r\n", not_a_number).0, missing);

@@ -11,6 +11,7 @@
 //! | `keys` | which requests overlap, and what both servers are known to hold |
 //! | `report` | what was found, and the report |
 //! | `judge` | the comparison of two replies |
+//! | `link` | connections to servers |
 //! | `connection`, `secondary` | a client's connections to the primary and to the secondary |
 
 mod connection;
@@ -18,6 +19,7 @@ mod connection;
 mod conversations;
 mod judge;
 mod keys;
+mod link;
 mod report;
 mod request;
 mod secondary;
@@ -66,8 +68,8 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Compared are the values, flags, numbers, times to live and errors of items that both servers are
 /// known to hold, because they have both stored them or returned the same value before. Not
 /// compared are requests for one server (stats, version, watch), and requests to a key that another
-/// client changes at the same time. CAS values are each server's own: the mirror translates those
-/// that clients send. Items that are missing on one server are counted separately. They may have
+/// client changes at the same time. CAS values are each server's own: requests with one are sent without
+/// it if the first server has executed them. Items that are missing on one server are counted separately. They may have
 /// been evicted; if more are missing on the second server than it has evicted, that is a
 /// difference.
 ///

@@ -4,7 +4,7 @@
 //! size. If the queue overflows, a reply takes too long, or a connection breaks, the secondary is
 //! dropped: the mirror forgets what it holds, and sends nothing until it answers again.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,23 +12,18 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use relativist_check::client::reply::Encoding;
 use relativist_check::client::{Address, shown};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
-use super::connection::{Flush, Replies};
+use super::connection::{Flush, MAX_BATCH, MAX_BYTES};
 use super::judge::{is_success, judge, parts};
 use super::keys::{Keys, State, Ticket};
+use super::link::Link;
 use super::report::{Fate, Tally};
 use super::request::Request;
-
-/// The maximum number of requests that are sent together, and of their bytes. A larger request is
-/// sent alone. So neither side waits for the other one to read: the others fit into its buffer.
-const MAX_BATCH: usize = 256;
-const MAX_BYTES: usize = 32 << 10;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -93,7 +88,7 @@ impl Mirror {
 
     /// Opens a connection to the secondary, which breaks when this generation ends.
     fn open(&self, encoding: Encoding) -> Result<Link> {
-        let link = Link::open(&self.secondary, encoding, self.patience)?;
+        let link = self.connect(&self.secondary, encoding)?;
         let mut usage = self.usage.lock();
         ensure!(usage.is_used, "the secondary is not used");
         usage.links.retain(|link| link.strong_count() > 0);
@@ -111,21 +106,22 @@ impl Mirror {
         }
     }
 
+    /// Connects to a server whose replies may take as long as those of the secondary.
+    fn connect(&self, address: &Address, encoding: Encoding) -> Result<Link> {
+        let socket = address.connect_within(self.patience)?;
+        socket.set_read_timeout(Some(self.patience))?;
+        socket.set_write_timeout(Some(self.patience))?;
+        Ok(Link::new(socket, encoding))
+    }
+
     /// Checks that a server answers, and knows the request that the mirror uses as fence.
     pub(super) fn probe(&self, address: &Address) -> Result<()> {
-        let ask = || {
-            let mut link = Link::open(address, Encoding::Text, self.patience)?;
-            (&*link.socket).write_all(Encoding::Text.fence())?;
-            link.replies.fill(&link.socket)?;
-            Ok::<_, anyhow::Error>(link.replies.rest().to_vec())
-        };
-        let reply = ask().with_context(|| format!("cannot talk to {address}"))?;
-        ensure!(
-            reply == b"MN\r\n",
-            "{address} does not know the meta command mn, or requires a login: {}; mirror needs memcached 1.6 or later",
-            shown(&reply)
-        );
-        Ok(())
+        let ask = || self.connect(address, Encoding::Text)?.exchange(Encoding::Text.fence(), 1, &mut Vec::new());
+        ask().with_context(|| {
+            format!(
+                "{address} does not reply to the meta command mn; mirror needs memcached 1.6 or later, and no login"
+            )
+        })
     }
 
     /// Whether no request waits for the secondary.
@@ -176,42 +172,6 @@ pub(super) struct Job {
     pub(super) _charge: Charge,
 }
 
-/// A connection to the secondary.
-struct Link {
-    socket: Arc<Socket>,
-    replies: Replies,
-}
-
-impl Link {
-    fn open(address: &Address, encoding: Encoding, patience: Duration) -> Result<Self> {
-        let socket = address.connect_within(patience)?;
-        socket.set_read_timeout(Some(patience))?;
-        socket.set_write_timeout(Some(patience))?;
-        Ok(Self { socket: Arc::new(socket), replies: Replies::new(encoding) })
-    }
-
-    /// Returns whether a connection without unanswered requests is still open.
-    fn is_open(&self) -> bool {
-        let mut events = [PollFd::new(&*self.socket, PollFlags::IN)];
-        poll(&mut events, Some(&Timespec::default())) == Ok(0)
-    }
-
-    /// Sends `output`, and returns this number of replies.
-    fn exchange(&mut self, output: &[u8], count: usize) -> Result<Vec<Vec<u8>>> {
-        (&*self.socket).write_all(output)?;
-        let mut replies = Vec::with_capacity(count);
-        while replies.len() < count {
-            match self.replies.next()? {
-                Some((reply, _)) => replies.push(reply),
-                None if self.replies.fill(&self.socket)? => (),
-                None => bail!("the secondary closed a connection with unanswered requests"),
-            }
-        }
-        ensure!(self.replies.rest().is_empty(), "the secondary sent a reply without a request");
-        Ok(replies)
-    }
-}
-
 /// Handles the requests of one client until the queue is closed.
 pub(super) fn compare_all(mirror: &Mirror, encoding: Encoding, queue: &Receiver<Job>) {
     let (mut link, mut next) = (None, None);
@@ -223,8 +183,7 @@ pub(super) fn compare_all(mirror: &Mirror, encoding: Encoding, queue: &Receiver<
             && let Ok(job) = queue.try_recv()
         {
             size += job.request.bytes.len();
-            // A request with a CAS value needs the outcome of the earlier requests.
-            if job.request.compare.is_some() || size > MAX_BYTES || job.generation != generation {
+            if size > MAX_BYTES || job.generation != generation {
                 next = Some(job);
                 break;
             }
@@ -245,14 +204,12 @@ pub(super) fn compare_all(mirror: &Mirror, encoding: Encoding, queue: &Receiver<
 
 /// Sends a batch to the secondary, and compares the replies.
 fn handle(mirror: &Mirror, encoding: Encoding, link: &mut Option<Link>, mut batch: Vec<Job>) -> Result<()> {
-    let mut output = Vec::new();
+    let (mut output, mut replies) = (Vec::new(), Vec::new());
     batch.retain_mut(|job| {
         let bytes = for_secondary(mirror, job);
-        if let Some(bytes) = &bytes {
-            output.extend_from_slice(bytes);
-            output.extend_from_slice(encoding.fence());
-        }
-        bytes.is_some()
+        output.extend_from_slice(&bytes);
+        output.extend_from_slice(if bytes.is_empty() { b"" } else { encoding.fence() });
+        !bytes.is_empty()
     });
     if batch.is_empty() {
         return Ok(());
@@ -261,20 +218,21 @@ fn handle(mirror: &Mirror, encoding: Encoding, link: &mut Option<Link>, mut batc
         Some(link) if link.is_open() => link,
         _ => link.insert(mirror.open(encoding)?),
     };
-    let replies = link.exchange(&output, batch.len())?;
-    batch.into_iter().zip(replies).for_each(|(job, reply)| compare(mirror, job, &reply));
+    link.exchange(&output, batch.len(), &mut replies)?;
+    ensure!(link.rest().is_empty(), "the secondary sent a reply without a request");
+    batch.into_iter().zip(replies).for_each(|(job, (reply, _))| compare(mirror, job, &reply));
     Ok(())
 }
 
-/// Returns the bytes to send to the secondary. CAS values are each server's own, so they are
-/// translated. If the secondary's CAS value is unknown, the request is sent without one if the
-/// primary executed it, and not at all otherwise.
-fn for_secondary(mirror: &Mirror, job: &mut Job) -> Option<Vec<u8>> {
+/// Returns the bytes to send to the secondary. CAS values are each server's own. So a request with
+/// one is sent without it if the primary executed it, and not at all otherwise.
+fn for_secondary(mirror: &Mirror, job: &mut Job) -> Vec<u8> {
     let Job { request, tickets, reply, .. } = job;
-    let Some(compare) = request.compare else { return Some(request.bytes.clone()) };
-    let cas = tickets.first().and_then(|ticket| mirror.keys.secondary_cas(ticket, compare));
-    if cas.is_some() || is_success(request, reply) {
-        return Some(request.with_cas(cas));
+    if !request.compares {
+        return request.bytes.clone();
+    }
+    if is_success(request, reply) {
+        return request.without_cas();
     }
     mirror.tally.count(Fate::CasUnknown, 1);
     if !reply.is_empty() {
@@ -282,7 +240,7 @@ fn for_secondary(mirror: &Mirror, job: &mut Job) -> Option<Vec<u8>> {
         // is not known, and the key becomes unknown.
         tickets.drain(..).for_each(|ticket| ticket.finish(|state| ((), state.unwrap_or_default())));
     }
-    None
+    Vec::new()
 }
 
 fn compare(mirror: &Mirror, job: Job, secondary: &[u8]) {

@@ -47,8 +47,6 @@ enum Command {
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
     #[cfg(target_os = "linux")]
-    Echo(tools::echo::Args),
-    #[cfg(target_os = "linux")]
     Serving(tools::serving::Args),
     #[cfg(target_os = "linux")]
     Mirror(tools::mirror::Args),
@@ -75,8 +73,6 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         Command::Plot(args) => tools::compare::plot::run(&args),
         Command::Hash(args) => tools::hash::run(&args),
         Command::Replay(args) => tools::replay::run(&args),
-        #[cfg(target_os = "linux")]
-        Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervisor::run(&args),
         Command::CompareChild(args) => tools::compare::memory::run_child(&args),

@@ -3,6 +3,9 @@
 
 use relativist_testing as _;
 
+#[cfg(target_os = "linux")]
+mod started;
+
 use std::io::{Read, Write};
 use std::process::{Command, Output};
 
@@ -380,8 +383,6 @@ fn hash_says_what_is_wrong_with_keys() {
     }
 }
 
-/// The server runs in this process. Other tests start the echo server, because relativistd may not
-/// have been built.
 #[cfg(target_os = "linux")]
 #[test]
 fn load_measures_a_server_that_is_running() {
@@ -411,20 +412,20 @@ fn load_measures_a_server_that_is_running() {
 #[cfg(target_os = "linux")]
 #[test]
 fn load_compares_servers_that_it_starts() {
-    let echo = "relativist-bench echo --threads 2 --value-size 50 --protocol meta";
+    let folder = tempfile::tempdir().unwrap();
+    let server = started::script(folder.path(), "exec SERVE");
     // In a closed loop, few requests meet a stall, so tails are not compared.
     let closed: &[&str] = &["cpu", "rate"];
     for (more, compared) in [("", closed), ("--unix --rate 2000", &["cpu", "rate", "get-p999"])] {
-        let line =
-            format!("load --exec '{echo}' --vs '{echo} --io epoll' --no-preload --unchecked --protocol meta {more}");
+        let line = format!("load --exec {server} --vs '{server} --io epoll' --items 100 --protocol meta {more}");
         let (text, document) =
             measure(&format!("{line} --value-size 50 --clients 5 --threads 2 --rounds 3 --seconds 1"));
         for expected in ["meta commands", "divided by each other server, in the same rounds", "server CPU/request"] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let results = &document["results"];
-        assert_eq!(results["servers"][1]["name"], format!("{echo} --io epoll"));
-        assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativist-bench "));
+        assert_eq!(results["servers"][1]["name"], "server --io epoll");
+        assert!(results["servers"][0]["version"].as_str().unwrap().starts_with("relativistd "));
         let ratios = results["comparisons"][0]["ratios"].as_array().unwrap();
         let figures: Vec<_> = ratios.iter().map(|ratio| &ratio["figure"]).collect();
         assert_eq!(figures, compared);
@@ -480,13 +481,11 @@ fn a_mirror_reports_differences_at_its_end() {
         let results = &document["results"];
         assert_eq!([&results["requests"], &results["reads"]], [&Value::from(3), &Value::from(1)], "{results}");
         let count = u64::from(is_faulty);
-        assert_eq!(
-            [&results["different"], &results["same"]],
-            [&Value::from(count), &Value::from(2 - count)],
-            "{results}"
-        );
-        let example = &results["differences"]["value"]["examples"][0];
-        assert_eq!(example["secondary"].as_str(), is_faulty.then_some(r#""flags 0" "b""#), "{results}");
+        let replies = &results["replies"];
+        assert_eq!((replies["value"].as_u64(), &replies["same"]), (is_faulty.then_some(1), &(2 - count).into()));
+        let example = &results["examples"]["value"][0];
+        let second = example["secondary"].as_str().unwrap_or_default();
+        assert_eq!((second.contains("flags: 0"), second.ends_with(r#""b""#)), (is_faulty, is_faulty), "{results}");
         assert!(!path.exists() && example["key"].as_str() != Some("k"), "{results}");
         ask(TcpStream::connect(addresses[1]).unwrap(), "delete k\r\nquit\r\n");
     }

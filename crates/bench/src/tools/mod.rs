@@ -1,8 +1,6 @@
 //! Subcommands for performance engineers.
 
 pub mod compare;
-#[cfg(target_os = "linux")]
-pub mod echo;
 pub mod hash;
 #[cfg(target_os = "linux")]
 pub mod load;

@@ -192,7 +192,6 @@ fn figures_are_drawn_and_resumed() {
     assert_eq!(kept.lines().count(), 1 + 2 * (4 * 3 + 2) + 2 * 4);
     for figure in ["figure3", "figure4", "figure5", "figure5-relativist", "figure6", "figure7"] {
         assert!(read(&format!("{figure}.svg")).contains("Reader threads"), "{figure}");
-        assert!(std::fs::read(path(&format!("{figure}.png"))).unwrap().starts_with(b"\x89PNG"), "{figure}");
     }
     let page = read("report.html");
     assert_eq!(page.matches("<svg").count(), 6);

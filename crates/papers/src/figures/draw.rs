@@ -1,4 +1,4 @@
-//! Draws a figure as SVG and as PNG.
+//! Draws a figure as SVG.
 
 use std::path::Path;
 

@@ -32,7 +32,7 @@ use relativist_check::interruption::{self, Ending};
 ///
 /// Measures lookups per second by number of readers, for each table at both fixed sizes and while
 /// it is resized without pause (as `relativist-papers resize` does). Also measures how long resizes
-/// take, with sequential and with shuffled keys. Writes the figures as SVG and PNG, every sample as
+/// take, with sequential and with shuffled keys. Writes the figures as SVG, every sample as
 /// JSON and CSV, and report.html to the folder --out. The report contains each figure, the paper's
 /// claims, the values measured here, and whether the claims hold.
 ///

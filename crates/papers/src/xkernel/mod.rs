@@ -81,7 +81,7 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// Draw charts of the quantities as SVG and PNG into this folder
+    /// Draw charts of the quantities as SVG into this folder
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     out: Option<PathBuf>,

@@ -179,7 +179,6 @@ fn figures_are_drawn_and_claims_are_judged() {
     for figure in ["figure3", "figure4", "figure5", "figure5-relativist", "figure6", "figure7"] {
         let path = |extension: &str| folder.path().join(format!("{figure}.{extension}"));
         assert!(std::fs::read_to_string(path("svg")).unwrap().contains("Reader threads"), "{figure}");
-        assert!(std::fs::read(path("png")).unwrap().starts_with(b"\x89PNG"), "{figure}");
     }
     assert!(String::from_utf8(output.stdout).unwrap().contains("125 times"));
     let document: Value = serde_json::from_slice(&std::fs::read(folder.path().join("samples.json")).unwrap()).unwrap();

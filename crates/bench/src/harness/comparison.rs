@@ -33,12 +33,10 @@ pub struct CandidateResult {
     /// The value of this candidate divided by the value of `against` in the same round: above 1,
     /// this candidate is slower or larger.
     pub ratio: Summary,
-    /// The target and whether it was met, if there is a target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
     pub samples: Vec<Sample>,
 }
 
+/// A target, and whether it was met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub wanted: String,
@@ -154,7 +152,7 @@ fn candidate_results(names: &[&'static str], samples: Vec<Vec<Sample>>) -> Vec<C
         let values = values(&samples);
         let ratio = ratios(&values, &reference).expect("at least one round");
         let value = Summary::of(values).expect("at least one round");
-        CandidateResult { name, value, against: names[0], ratio, verdict: None, samples }
+        CandidateResult { name, value, against: names[0], ratio, samples }
     };
     names.iter().zip(samples).map(result).collect()
 }

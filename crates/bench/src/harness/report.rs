@@ -67,11 +67,6 @@ impl Report {
         Ok(report)
     }
 
-    /// Returns the machine's bytes of memory, if known.
-    pub fn memory(&self) -> Option<u64> {
-        self.machine.memory()
-    }
-
     /// Returns the caption of pictures: the command, the versions and the machine.
     pub fn caption(&self) -> String {
         let command: Vec<String> = std::env::args().skip(1).collect();

@@ -26,8 +26,8 @@ use relativist_check::interruption::{self, Ending};
 /// paper's claims
 ///
 /// Measures lookups per second by number of readers, for each table at both fixed sizes and while
-/// it is resized without pause (as `relativist-papers resize` does). Writes the figures as SVG and
-/// PNG, and every sample as JSON, to the folder --out. Prints the paper's claims, the values
+/// it is resized without pause (as `relativist-papers resize` does). Writes the figures as SVG,
+/// and every sample as JSON, to the folder --out. Prints the paper's claims, the values
 /// measured here, and whether the claims hold.
 ///
 /// With --memcached, figure 8 is drawn too, from measurements of memcached and of both engines of

@@ -35,13 +35,15 @@ pub struct EngineOptions {
     value_size: u64,
 }
 
+type Made = Box<dyn Engine>;
+
 /// How to make a cache.
 #[derive(Debug)]
 pub struct Maker {
-    make: fn(Plan) -> Result<Box<dyn Engine>>,
+    make: fn(Plan) -> Result<Made>,
     /// Makes a cache without eviction, whose table has the size of this number. Returns none if
     /// there is no such size.
-    without_eviction: fn(Plan, u32) -> Result<Option<Box<dyn Engine>>>,
+    without_eviction: fn(Plan, u32) -> Result<Option<Made>>,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of the server and of librelativist from the release build, and checks them with
-# lintian. The build fails if the library's symbols are not those of debian/librelativist0.symbols. Installs
-# the packages in a new, minimal system, tests them there (debian/tests), and removes them, after which
-# nothing may be left. The packages are then in target/packages. Installs missing tools from Debian's packages.
+# Builds the Debian packages of the server and of librelativist from the release build, and checks
+# them with lintian. The build fails if the library's symbols are not those of
+# debian/librelativist0.symbols. Installs the packages in a new, minimal system, tests them there
+# (debian/tests), and removes them, after which nothing may be left. The packages are then in
+# target/packages. Installs missing tools from Debian's packages.
 #
 # `ci/packages.sh --inside ROOT PACKAGES` is the part that runs as root in namespaces of its own.
 set -euo pipefail
@@ -26,7 +27,8 @@ build() {
     --changes-file="$packages/relativist.changes" --changes-option="-u$packages"
 }
 
-# The manual page describes the configuration files of the package, and the folders of its unit, and no others.
+# The manual page describes the configuration files of the package, and the folders of its unit, and
+# no others.
 manual_page() {
   local content=$packages/content unit
   dpkg-deb --raw-extract "$packages"/relativistd_*.deb "$content"
@@ -55,8 +57,8 @@ inside() {
   chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# All files, except what dpkg and its logs record about packages that were removed, and the earlier versions
-# of the list of users. The user stays.
+# All files, except what dpkg and its logs record about packages that were removed, and the earlier
+# versions of the list of users. The user stays.
 files() {
   (cd "$root" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./tmp \) \
     -prune -o -print) | grep -vE '^\./etc/((passwd|group|shadow|gshadow)-|\.pwd\.lock)$' | sort

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import support
 from container import HOST_ID, Image, ask, prepare
-from support import ROOT, TARGET, as_root, debian, expect, fail, wait_until
+from support import ROOT, TARGET, as_root, debian, expect, wait_until
 
 debian("/usr/lib/python3/dist-packages/yaml", "python3-yaml")
 import yaml

@@ -64,8 +64,9 @@ files() {
     -prune -o -print) | grep -vE '^\./etc/((passwd|group|shadow|gshadow)-|\.pwd\.lock)$' | sort
 }
 
+# Installs the packages $debs.
 install() {
-  cp "${packages[@]}" "$root/tmp"
+  cp "${debs[@]}" "$root/tmp"
   inside sh -c 'dpkg --install /tmp/*.deb && rm /tmp/*.deb'
 }
 
@@ -75,8 +76,8 @@ is_enabled() {
 
 # Installs, tests and removes the packages in a minimal system.
 session() {
-  local packages file tree=$root.tree names=(librelativist-dev librelativist0 relativistd)
-  mapfile -t packages < <(find "$1" -name '*.deb' ! -name '*-dbgsym_*' | sort)
+  local debs file tree=$root.tree names=(librelativist-dev librelativist0 relativistd)
+  mapfile -t debs < <(find "$1" -name '*.deb' ! -name '*-dbgsym_*' | sort)
   mount --make-rprivate /
   mount -t proc proc /proc
   mount -t proc proc "$root/proc"
@@ -103,7 +104,7 @@ session() {
   mkdir "$tree"
   # Without debian/control, so that autopkgtest does not build the packages again.
   cp -r --parents debian/tests crates/capi/{examples,tests} "$tree"
-  autopkgtest --quiet --timeout-test=300 --timeout-install=300 "${packages[@]}" "$tree" -- chroot "$root"
+  autopkgtest --quiet --timeout-test=300 --timeout-install=300 "${debs[@]}" "$tree" -- chroot "$root"
   rm -rf "$tree" "$root.before"
 }
 

@@ -2,7 +2,7 @@
 # Checks that the libraries build with the oldest compiler that they promise: `rust-version` in their
 # Cargo.toml, which is the version of Debian 13. Checks all features of the libraries, and runs tests with this
 # compiler: of RCU, the unit and stress tests of the map, and the tests of the codec. Other tests of the map need crates
-# that need a newer compiler (criterion). With --quick it runs no tests. Unpacks the compiler and cargo from Debian's
+# that need a newer compiler. With --quick it runs no tests. Unpacks the compiler and cargo from Debian's
 # packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."

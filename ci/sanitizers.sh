@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh
 # [--quick] [thread | address] [rcu] [map] [cache] [table] [papers] [store] [server]; all of these
-# by default. Runs RCU's tests, the unit tests of the table, the stress tests of the map and of the
+# by default. Runs RCU's tests, those of the table, the stress tests of the map and of the
 # papers' tables, the tests of the cache and of the store, and the server's tests over sockets, with
 # both backends. With --quick it leaves out the papers' tables, and the slowest tests that have one
 # thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
@@ -43,7 +43,7 @@ check() {
   echo "== $1: $sanitizer sanitizer"
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
-    table) run --package relativist-table --lib ;;
+    table) run --package relativist-table --lib --tests ;;
     map) run --package relativist --test stress --test stress_flat --test stress_private ;;
     papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
     cache) run --package relativist-cache --lib --tests ;;

@@ -8,14 +8,14 @@ use std::{env, fs};
 /// Crates whose versions a measurement depends on.
 const MEASURED: [&str; 13] = [
     "crossbeam-epoch",
-    "crossbeam-skiplist",
+    "foyer-memory",
     "dashmap",
-    "flurry",
     "foldhash",
     "hashbrown",
     "mimalloc",
+    "moka",
     "papaya",
-    "parking_lot",
+    "quick_cache",
     "rustc-hash",
     "scc",
     "segcache",
@@ -82,14 +82,14 @@ mod competitors {
     /// Compiles the competitors whose features are enabled. Returns their packages with versions,
     /// if the system is Debian.
     pub fn compile() -> Vec<String> {
-        println!("cargo::rerun-if-changed=src/tools/rcu/liburcu.c");
+        println!("cargo::rerun-if-changed=src/tools/compare/rcu/liburcu.c");
         println!("cargo::rerun-if-changed=src/tables/foreign");
         let mut packages = Vec::new();
         if cfg!(feature = "liburcu") {
             // Uses initial-exec thread-local storage, as in a program that links liburcu directly.
             let mut build = cc::Build::new();
             build
-                .files(["src/tools/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
+                .files(["src/tools/compare/rcu/liburcu.c", "src/tables/foreign/lfht.c"])
                 .opt_level(3)
                 .flag("-ftls-model=initial-exec");
             build.compile("relativist_urcu");
@@ -97,25 +97,14 @@ mod competitors {
             println!("cargo::rustc-link-lib=urcu-memb");
             packages.push(version("liburcu-dev"));
         }
-        if cfg!(feature = "tbb") {
-            compile_cpp("src/tables/foreign/tbb.cc", "relativist_tbb");
-            println!("cargo::rustc-link-lib=tbb");
-            packages.push(version("libtbb-dev"));
-        }
-        if cfg!(feature = "cuckoo") {
-            compile_cpp("src/tables/foreign/cuckoo.cc", "relativist_cuckoo");
-            packages.push(version("libcuckoo-dev"));
-        }
         if cfg!(feature = "boost") {
             println!("cargo::rerun-if-env-changed=CPLUS_INCLUDE_PATH");
-            compile_cpp("src/tables/foreign/boost.cc", "relativist_boost");
+            let mut build = cc::Build::new();
+            build.cpp(true).std("c++17").file("src/tables/foreign/boost.cc").opt_level(3);
+            build.compile("relativist_boost");
             packages.push(format!("boost {}", boost_version()));
         }
         packages
-    }
-
-    fn compile_cpp(file: &str, library: &str) {
-        cc::Build::new().cpp(true).std("c++17").file(file).opt_level(3).compile(library);
     }
 
     /// Returns the version of the headers that the compiler finds, which need not be installed by a

@@ -41,16 +41,11 @@ Exit status:
 #[derive(Debug, Subcommand)]
 enum Command {
     Compare(tools::compare::Args),
-    Plot(tools::compare::redraw::Args),
-    Rcu(tools::rcu::Args),
+    Plot(tools::compare::plot::Args),
     Hash(tools::hash::Options),
     Replay(tools::replay::Args),
-    Engines(tools::engines::Args),
-    Caches(tools::caches::Args),
     #[cfg(target_os = "linux")]
     Load(tools::load::Args),
-    #[cfg(target_os = "linux")]
-    Echo(tools::echo::Args),
     #[cfg(target_os = "linux")]
     Serving(tools::serving::Args),
     #[cfg(target_os = "linux")]
@@ -59,11 +54,7 @@ enum Command {
     #[command(hide = true)]
     Supervise(supervisor::Args),
     #[command(hide = true)]
-    CompareChild(tools::compare::subprocess::Args),
-    #[command(hide = true)]
-    CachesChild(tools::caches::ChildArgs),
-    #[command(hide = true)]
-    HashChild(tools::hash::instructions::ChildArgs),
+    CompareChild(tools::compare::memory::ChildArgs),
 }
 
 /// Runs the subcommand.
@@ -79,19 +70,12 @@ pub fn run(cli: Cli) -> anyhow::Result<Ending> {
         #[cfg(target_os = "linux")]
         Command::Mirror(args) => return tools::mirror::run(&args),
         Command::Compare(args) => tools::compare::run(&args),
-        Command::Plot(args) => tools::compare::redraw::run(&args),
-        Command::Rcu(args) => tools::rcu::run(&args),
+        Command::Plot(args) => tools::compare::plot::run(&args),
         Command::Hash(args) => tools::hash::run(&args),
         Command::Replay(args) => tools::replay::run(&args),
-        Command::Engines(args) => tools::engines::run(&args),
-        Command::Caches(args) => tools::caches::run(&args),
-        #[cfg(target_os = "linux")]
-        Command::Echo(args) => tools::echo::run(&args),
         #[cfg(target_os = "linux")]
         Command::Supervise(args) => supervisor::run(&args),
-        Command::CompareChild(args) => tools::compare::subprocess::run(&args),
-        Command::CachesChild(args) => tools::caches::run_child(&args),
-        Command::HashChild(args) => tools::hash::instructions::run_child(&args),
+        Command::CompareChild(args) => tools::compare::memory::run_child(&args),
     }?;
     Ok(Ending::Complete)
 }

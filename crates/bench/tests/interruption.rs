@@ -1,13 +1,13 @@
 //! Interrupts runs, and checks their reports, their exit status, and that no server outlives them.
 #![cfg(target_os = "linux")]
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+mod started;
+
 use std::process::Command;
 
 use relativist_testing::{Run, poll, send, wait_until};
 use serde_json::Value;
+use started::script;
 use tempfile::TempDir;
 
 const RELATIVIST: &str = env!("CARGO_BIN_EXE_relativist-bench");
@@ -21,18 +21,18 @@ fn begin(line: &str) -> Run<TempDir> {
 
 /// Waits until the run has started a server, directly or through a script.
 fn wait_for_server(run: &Run<TempDir>) -> i32 {
-    let is_server = |arguments: &str| arguments.contains("\0echo\0") && !arguments.contains("\0supervise\0");
-    let server =
-        || run.processes().into_iter().find(|(_, arguments)| is_server(arguments) && arguments.contains("\0-l\0"));
+    let is_server = |arguments: &str| arguments.contains(started::NAME) && !arguments.contains("\0supervise\0");
+    let server = || run.processes().into_iter().find(|(_, arguments)| is_server(arguments));
     poll("a server", server).0
 }
 
 #[test]
 fn an_interrupted_measurement_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
     for (signal, status) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
-        let echo =
-            "--exec 'relativist-bench echo --value-size 100' --vs 'relativist-bench echo' --no-preload --unchecked";
-        let mut run = begin(&format!("load {echo} --rounds 200 --seconds 2 --json samples.json"));
+        let server = script(folder.path(), "exec SERVE");
+        let servers = format!("--exec '{server} -t 1' --vs {server} --items 100");
+        let mut run = begin(&format!("load {servers} --rounds 200 --seconds 2 --json samples.json"));
         wait_for_server(&run);
         run.signal(signal);
         let (ended, stderr) = (run.status(), run.read("stderr"));
@@ -48,29 +48,18 @@ fn an_interrupted_measurement_is_reported() {
     }
 }
 
-/// Writes a script to `folder` that starts the echo server.
-fn script(folder: &Path, text: &str) -> String {
-    let path = folder.join("server");
-    // Like a server, the script handles `-V`.
-    let text = format!("#!/bin/sh\n[ \"$1\" != -V ] || exec ECHO\n{text}\n")
-        .replace("ECHO", &format!("'{RELATIVIST}' echo \"$@\""));
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path.display().to_string()
-}
-
 /// The workbench starts the server directly, through a script, in a new session, or as a daemon,
 /// whose parent has ended.
 #[test]
 fn no_server_outlives_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let scripts = ["exec ECHO", "ECHO\ntrue", "setsid ECHO &\nwait", "(setsid ECHO &)\nexec sleep 1000"];
+    let scripts = ["exec SERVE", "SERVE\ntrue", "setsid SERVE &\nwait", "(setsid SERVE &)\nexec sleep 1000"];
     let ends: [&[i32]; 4] =
         [&[libc::SIGINT, libc::SIGINT], &[libc::SIGTERM, libc::SIGINT], &[libc::SIGHUP], &[libc::SIGKILL]];
     for text in scripts {
         let server = script(folder.path(), text);
         for signals in ends {
-            let mut run = begin(&format!("load --exec {server} --no-preload --unchecked --rounds 20 --seconds 60"));
+            let mut run = begin(&format!("load --exec {server} --items 100 --rounds 20 --seconds 60"));
             wait_for_server(&run);
             let (&last, first) = signals.split_last().unwrap();
             for &signal in first {
@@ -89,8 +78,8 @@ fn no_server_outlives_the_run() {
 #[test]
 fn no_daemon_outlives_a_complete_run() {
     let folder = tempfile::tempdir().unwrap();
-    let server = script(folder.path(), "(setsid ECHO &)\nexec sleep 1000");
-    let mut run = begin(&format!("load --exec {server} --no-preload --unchecked --rounds 1 --seconds 2"));
+    let server = script(folder.path(), "(setsid SERVE &)\nexec sleep 1000");
+    let mut run = begin(&format!("load --exec {server} --items 100 --rounds 1 --seconds 2"));
     assert!(run.status().success(), "{}", run.read("stderr"));
     // The run ends only after all servers.
     assert_eq!(run.processes(), []);
@@ -99,7 +88,9 @@ fn no_daemon_outlives_a_complete_run() {
 /// A server ends when its supervisor is killed.
 #[test]
 fn no_server_outlives_its_supervisor() {
-    let mut run = begin("load --exec 'relativist-bench echo' --no-preload --unchecked --rounds 20 --seconds 3");
+    let folder = tempfile::tempdir().unwrap();
+    let server = script(folder.path(), "exec SERVE");
+    let mut run = begin(&format!("load --exec {server} --items 100 --rounds 20 --seconds 3"));
     let server = wait_for_server(&run);
     let is_supervisor = |(_, arguments): &(i32, String)| arguments.contains("\0supervise\0");
     let (supervisor, _) = run.processes().into_iter().find(is_supervisor).unwrap();

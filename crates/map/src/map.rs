@@ -285,9 +285,9 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
     /// for many operations: maps can grow while a thread holds one. Until the handle is dropped,
-    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take up
-    /// to twice as long, and longer if several threads update it, because they share the few locks
-    /// that it had before.
+    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take two
+    /// to three times as long (up to ten times if it becomes sparse), and longer if several threads
+    /// update it, because they share the few locks that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())

@@ -14,14 +14,13 @@ use anyhow::{Result, ensure};
 use clap::value_parser;
 use serde::Serialize;
 
-use crate::lookups::candidates::Name;
+use crate::lookups::candidates::{BATCH, Name, Subject, count_missed};
 use crate::lookups::measure::{Filled, Keys, Setting};
-use crate::lookups::subject::{BATCH, Sampler, Subject, count_missed};
 use relativist_bench::harness::callgrind::{callgrind, total};
 use relativist_bench::harness::keys::{Indices, seed};
 use relativist_bench::harness::options::{HashFunction, parse_count, spell};
 use relativist_bench::harness::report::{Report, significant, table};
-use relativist_bench::harness::workers::{Clock, Cpus};
+use relativist_bench::harness::workers::Cpus;
 
 /// Count the instructions and memory accesses of a lookup, with callgrind
 ///
@@ -147,18 +146,14 @@ impl Subject for HarnessAlone {
     }
 
     #[inline(never)]
-    fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
-        count_missed(keys, sampler, |key| Some(black_box(key)))
+    fn look_up(&self, keys: &mut Indices) -> u64 {
+        count_missed(keys, |key| Some(black_box(key)))
     }
 
     fn resize_to(&self, _: usize) {}
 
     fn costs(&self) -> crate::tables::Costs {
         crate::tables::Costs::default()
-    }
-
-    fn entry_bytes(&self) -> Option<usize> {
-        None
     }
 }
 
@@ -176,7 +171,6 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
                 spinner: false,
                 seconds: 1.0,
                 hasher,
-                clock: Clock::Wall,
             };
             let filled = Filled::new(name, &setting)?;
             relativist_counted_lookups(filled.prepared(filled.cases(false)[0]), &mut keys, batches)
@@ -191,8 +185,7 @@ pub fn run_child(args: &ChildArgs) -> Result<()> {
 #[unsafe(no_mangle)]
 #[inline(never)]
 fn relativist_counted_lookups(table: &dyn Subject, keys: &mut Indices, batches: u32) -> u64 {
-    let mut sampler = Sampler::idle();
-    (0..batches).map(|_| table.look_up(keys, &mut sampler)).sum()
+    (0..batches).map(|_| table.look_up(keys)).sum()
 }
 
 #[cfg(test)]

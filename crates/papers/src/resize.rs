@@ -34,8 +34,7 @@ use relativist_bench::harness::workers::Cpus;
 /// fixed sizes. The printed ratio is this rate divided by the rate of the slower fixed size in the
 /// same run.
 ///
-/// One lookup in 256 is timed by itself, which adds about 25 ns to it. `tree` and `skip-list` have
-/// no buckets.
+/// `tree` has no buckets.
 ///
 /// The paper always had a free CPU for the resizer. With at least as many readers as CPUs, the
 /// resizer takes CPU time from the readers. For a fair comparison, --spinner runs a busy thread in
@@ -90,18 +89,6 @@ impl Args {
     }
 }
 
-/// The results of one case of one table.
-#[derive(Clone, Debug, Serialize)]
-struct CaseSummary {
-    table: String,
-    readers: usize,
-    name: String,
-    lookups_per_second: Summary,
-    spread: f64,
-    resizes_per_second: Summary,
-    waits: Summary,
-}
-
 /// The lookup rate during resizes divided by the rate at the slower fixed size in the same run.
 #[derive(Clone, Debug, Serialize)]
 struct Comparison {
@@ -112,7 +99,6 @@ struct Comparison {
 
 #[derive(Debug, Serialize)]
 struct Results {
-    cases: Vec<CaseSummary>,
     comparisons: Vec<Comparison>,
     misses: u64,
     samples: Vec<Sample>,
@@ -136,7 +122,7 @@ pub fn run(args: &Args) -> Result<()> {
     let samples = measure(&tables, &measurements, parameters.runs, &cpus, &bar)?;
     bar.finish_and_clear();
     report.warn_of_preemption(samples.iter().filter_map(|sample| sample.cpu_share));
-    let results = summarise(&tables, &measurements, samples);
+    let results = Results { comparisons: compare(&samples), misses: 0, samples };
     let text = describe(&parameters, &results)?;
     report.finish(&parameters, &results, &text)
 }
@@ -173,36 +159,27 @@ fn measure(
     Ok(samples)
 }
 
-fn summarise(tables: &[Filled], measurements: &[Measurement], samples: Vec<Sample>) -> Results {
-    let of = |(index, readers, case): Measurement| {
-        let name = tables[index].name;
-        samples.iter().filter(move |s| s.table == name && s.readers == readers && s.case == case)
+/// Groups samples by table, readers and case.
+fn by_case(samples: &[Sample]) -> Vec<((Name, usize, Case), Vec<&Sample>)> {
+    grouped(samples, |sample| (sample.table, sample.readers, sample.case))
+}
+
+fn rates(samples: &[&Sample]) -> Vec<f64> {
+    samples.iter().map(|sample| sample.lookups_per_second).collect()
+}
+
+fn compare(samples: &[Sample]) -> Vec<Comparison> {
+    let groups = by_case(samples);
+    let comparison = |((table, readers, case), group): &((Name, usize, Case), Vec<&Sample>)| {
+        let Case::Continuous { shifts: (one, other) } = *case else { return None };
+        let fixed = [one, other].map(|shift| (*table, *readers, Case::Fixed { shift }));
+        let fixed = groups.iter().filter(|(key, _)| fixed.contains(key)).map(|(_, group)| rates(group));
+        let median = |rates: &Vec<f64>| Summary::of(rates.iter().copied()).map_or(0.0, |summary| summary.median);
+        let slower = fixed.min_by(|one, other| median(one).total_cmp(&median(other)))?;
+        let continuous_to_slower_fixed = ratios(&rates(group), &slower)?;
+        Some(Comparison { table: table.label(), readers: *readers, continuous_to_slower_fixed })
     };
-    let summary =
-        |measurement, value: fn(&Sample) -> f64| Summary::of(of(measurement).map(value)).expect("at least one run");
-    let rates = |measurement| of(measurement).map(|sample| sample.lookups_per_second).collect::<Vec<_>>();
-    let cases = measurements.iter().map(|&measurement @ (index, readers, case)| {
-        let lookups_per_second = summary(measurement, |sample| sample.lookups_per_second);
-        CaseSummary {
-            table: tables[index].name.label(),
-            readers,
-            name: case.name(),
-            spread: lookups_per_second.spread(),
-            lookups_per_second,
-            resizes_per_second: summary(measurement, |sample| sample.resizes_per_second),
-            waits: summary(measurement, |sample| (sample.expand.waits + sample.shrink.waits) / 2.0),
-        }
-    });
-    let comparison = |&continuous @ (index, readers, case): &Measurement| {
-        let Case::Continuous { shifts: (one, other) } = case else { return None };
-        let fixed = [one, other].map(|shift| (index, readers, Case::Fixed { shift }));
-        let [first, second] = fixed.map(|measurement| summary(measurement, |sample| sample.lookups_per_second).median);
-        let slower = fixed[usize::from(second < first)];
-        let continuous_to_slower_fixed = ratios(&rates(continuous), &rates(slower))?;
-        Some(Comparison { table: tables[index].name.label(), readers, continuous_to_slower_fixed })
-    };
-    let (cases, comparisons) = (cases.collect(), measurements.iter().filter_map(comparison).collect());
-    Results { cases, comparisons, misses: 0, samples }
+    groups.iter().filter_map(comparison).collect()
 }
 
 fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
@@ -216,15 +193,16 @@ fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
         parameters.runs,
     )?;
     let millions = |rate: f64| format!("{} M", significant(rate / 1e6));
-    let rows = results.cases.iter().map(|case| {
-        let mut row = vec![case.table.clone(), case.readers.to_string(), case.name.clone()];
-        row.extend(cells(&case.lookups_per_second, millions));
-        row.push(significant(case.resizes_per_second.median));
+    let groups = by_case(&results.samples);
+    let rows = groups.iter().map(|((table, readers, case), group)| {
+        let mut row = vec![table.label(), readers.to_string(), case.name()];
+        row.extend(cells(&Summary::of(rates(group)).expect("at least one run"), millions));
+        let resizes = Summary::of(group.iter().map(|sample| sample.resizes_per_second));
+        row.push(significant(resizes.map_or(0.0, |summary| summary.median)));
         row
     });
     let header = ["table", "readers", "case", "median", "min", "max", "spread", "resizes/s"];
     text.push_str(&table(&header, rows));
-    text.push_str(&describe_latencies(&results.samples));
     text.push_str(&describe_locks(&results.samples));
     if !results.comparisons.is_empty() {
         writeln!(text, "\nContinuous resizing over the slower fixed size:\n")?;
@@ -241,32 +219,6 @@ fn describe(parameters: &Parameters, results: &Results) -> Result<String> {
         writeln!(text, "The fixed cases ran a busy thread as a substitute for the resizer.")?;
     }
     Ok(text)
-}
-
-/// Formats the latencies and memory of each case: medians over runs.
-fn describe_latencies(samples: &[Sample]) -> String {
-    let groups = grouped(samples, |sample| (sample.table, sample.readers, sample.case.name()));
-    let rows = groups.iter().map(|(_, group)| {
-        let median = |value: fn(&Sample) -> f64| {
-            significant(Summary::of(group.iter().map(|sample| value(sample))).map_or(0.0, |summary| summary.median))
-        };
-        let sample = group[0];
-        let longest = Summary::of(group.iter().map(|sample| sample.latency.longest)).map_or(0.0, |s| s.max);
-        let buckets = group.iter().map(|sample| sample.peak_bucket_bytes).max().unwrap_or(0);
-        vec![
-            sample.table.label(),
-            sample.readers.to_string(),
-            sample.case.name(),
-            median(|sample| sample.latency.p50),
-            median(|sample| sample.latency.p99),
-            median(|sample| sample.latency.p999),
-            significant(longest),
-            sample.entry_bytes.map_or("?".into(), |bytes| (bytes >> 10).to_string()),
-            (buckets >> 10).to_string(),
-        ]
-    });
-    let header = ["table", "readers", "case", "p50 ns", "p99", "p99.9", "longest", "entries KiB", "buckets at most"];
-    format!("\nLatencies of single lookups, and memory:\n\n{}", table(&header, rows))
 }
 
 /// Formats the lock contention of each case: sums over runs. Returns an empty text if contention is
@@ -357,7 +309,6 @@ mod tests {
                 spinner: false,
                 seconds: 10.0,
                 hasher: HashFunction::Foldhash,
-                clock: relativist_bench::harness::workers::Clock::Wall,
             },
         };
         assert_eq!(parameters("--resizer --readers 3"), expected);
@@ -426,13 +377,10 @@ mod tests {
             case,
             lookups_per_second: rate,
             per_reader: vec![rate],
-            latency: relativist_bench::harness::latency::Latencies::new().percentiles(),
             resizes_per_second: 0.0,
             expand: Resizes::default(),
             shrink: Resizes::default(),
             first_expand: Resizes::default(),
-            entry_bytes: None,
-            peak_bucket_bytes: 0,
             cpu_share: None,
             locks: Vec::new(),
         }
@@ -440,15 +388,11 @@ mod tests {
 
     #[test]
     fn the_ratio_is_taken_to_the_slower_fixed_size() {
-        let parameters = parameters("--entries 64 --shift1 4 --shift2 6 --readers 1 --resizer --table unzip");
-        let tables = [Filled::new(Name::Unzip, &parameters.setting).unwrap()];
-        let measurements = measurements(&tables, &parameters);
+        let cases = [Case::Fixed { shift: 4 }, Case::Fixed { shift: 6 }, Case::Continuous { shifts: (4, 6) }];
         let rates = [[100.0, 200.0], [50.0, 40.0], [60.0, 60.0]];
-        let of_run = |run: usize| {
-            measurements.iter().zip(rates).map(move |(measurement, rates)| sample(measurement.2, run, rates[run]))
-        };
-        let results = summarise(&tables, &measurements, (0..2).flat_map(of_run).collect());
-        let ratio = results.comparisons[0].continuous_to_slower_fixed;
+        let of_run = |run: usize| cases.into_iter().zip(rates).map(move |(case, rates)| sample(case, run, rates[run]));
+        let samples: Vec<Sample> = (0..2).flat_map(of_run).collect();
+        let ratio = compare(&samples)[0].continuous_to_slower_fixed;
         assert_eq!((ratio.min, ratio.max), (1.2, 1.5));
     }
 }

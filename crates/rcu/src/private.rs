@@ -87,7 +87,7 @@ use relativist_core::sync::atomic::Ordering::Relaxed;
 /// # Costs
 ///
 /// Entering and leaving take 0.99 to 1.13 times the time of the domain of the process, depending on
-/// the machine (`cargo bench -p relativist --bench sections`): a few loads and stores, to cache
+/// the machine (`relativist-bench rcu`): a few loads and stores, to cache
 /// lines that no other thread writes, except one that drops a guard of this thread. A guard that
 /// another thread drops costs some 40 nanoseconds, because its lines move between the caches of two
 /// processors. A thread that uses two domains in turn looks its slot up each time, which takes some

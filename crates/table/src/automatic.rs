@@ -8,7 +8,7 @@ use relativist_core::sync::{AcqRel, Relaxed};
 use super::inner::{TableInner, bits_for};
 use super::link::AnyLink;
 use super::policy::Resizing;
-use super::worker;
+use super::worker::{self, Progress};
 
 impl<L: AnyLink> TableInner<L> {
     #[cold]
@@ -26,9 +26,9 @@ impl<L: AnyLink> TableInner<L> {
 }
 
 impl<L: AnyLink> worker::Resize for TableInner<L> {
-    fn advance_resize(&self) -> bool {
+    fn advance_resize(&self) -> Progress {
         // A resize by hand may hold the mutex as long as readers stay.
-        let Some(mut resizer) = self.try_lock_resizer() else { return true };
+        let Some(mut resizer) = self.try_lock_resizer() else { return Progress::WaitsBriefly };
         // Cleared before this thread reads the count, so that a later update makes a new request.
         // AcqRel: pairs with the one in `ask_worker`. This thread sees the updates that found it
         // set.
@@ -36,14 +36,14 @@ impl<L: AnyLink> worker::Resize for TableInner<L> {
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
         self.resizing.store(true, Relaxed);
-        let is_blocked = loop {
+        let progress = loop {
             self.cut_if_unused(&mut resizer);
             // Relaxed: a statistic.
             self.counts.bucket_bytes.fetch_sub(resizer.free_retired(), Relaxed);
-            let Some(wanted) = self.wanted().map(bits_for) else { break false };
+            let Some(wanted) = self.wanted().map(bits_for) else { break Progress::Done };
             let resized = if wanted > self.bits() {
                 if resizer.is_recently_uncut() {
-                    break true;
+                    break Progress::WaitsBriefly;
                 }
                 self.grow(wanted, &mut resizer)
             } else {
@@ -53,16 +53,16 @@ impl<L: AnyLink> worker::Resize for TableInner<L> {
                     // Updates need not make requests, because the worker will check again. Relaxed:
                     // a hint.
                     self.requested.store(true, Relaxed);
-                    break true;
+                    break Progress::WaitsForReaders;
                 }
                 self.shrink(wanted, &mut resizer)
             };
             // Without memory the table stays as it is, and a later update makes a new request.
             if resized.is_err() {
-                break false;
+                break Progress::Done;
             }
         };
         self.resizing.store(resizer.is_waiting(), Relaxed);
-        is_blocked || resizer.is_waiting()
+        if progress == Progress::Done && resizer.is_waiting() { Progress::WaitsForReaders } else { progress }
     }
 }

@@ -122,8 +122,8 @@ impl<L: AnyLink> TableInner<L> {
         let base = array.base()?;
         // Prefetches the link that is most likely the predecessor. The exchange below waits for all
         // earlier loads, and delays all later ones.
-        if let Some(entry) = (Level { array, head: array.head(hash) }).entry_before::<L>(hash, base) {
-            prefetch(entry);
+        if let Some(first) = (Level { array, head: array.head(hash) }).first_before::<L>(hash, base) {
+            prefetch(first);
         }
         let head = base.head(hash);
         let word = head.lock_owner().ok()?;
@@ -179,7 +179,7 @@ impl<L: AnyLink> LockedGroup<'_, L> {
         if !self.word.has_finer() {
             return walk(self.word.first(), hash, is_match);
         }
-        let entry = level.entry_before(hash, self.array).unwrap_or_else(|| self.word.first());
+        let (entry, _) = nearest_before(self.word.first(), level.heads_before(hash, self.array), hash);
         // In an array that is being filled, later heads may not be filled yet, so this searches the
         // published one.
         let after = self.levels[0].as_ref().and_then(|level| level.first_after(hash, self.array));
@@ -262,23 +262,21 @@ impl<L: AnyLink> LockedGroup<'_, L> {
     }
 }
 
-impl Level<'_> {
-    /// Returns a link shortly before the place of this hash, while the table grows. It is the first
-    /// link of the nearest earlier bucket that has links, within the bucket of `base`. `None` if
-    /// there is none near by.
-    #[cold]
-    fn entry_before<L>(&self, hash: Hash, base: Array<'_>) -> Option<*mut L> {
+impl<'g> Level<'g> {
+    /// Returns the heads of earlier buckets, within the bucket of `base`.
+    fn heads_before(&self, hash: Hash, base: Array<'_>) -> &'g [Head] {
         let bucket = hash.bucket(self.array.scale());
-        let factor_bits = self.array.bits() - base.bits();
-        let group = hash.bucket(base.scale()) << factor_bits;
-        // A number of buckets. Heads lie side by side, so reading many costs less than a walk along
-        // a few links. In a sparse table, the walk from the start of a group of n heads takes about
-        // sqrt(n) links at most.
-        let max_distance = 1024.max(16 << (factor_bits / 2));
-        let heads = &self.array.all()[bucket.saturating_sub(max_distance).max(group)..bucket];
-        // The chains of heads that no longer follow were cut off.
-        let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
-        words.map(Word::first).find(|first: &*mut L| !first.is_null())
+        let group = hash.bucket(base.scale()) << (self.array.bits() - base.bits());
+        &self.array.all()[group..bucket]
+    }
+
+    /// Returns the first link of the nearest earlier bucket that has links, if that is near.
+    #[cold]
+    fn first_before<L>(&self, hash: Hash, base: Array<'_>) -> Option<*mut L> {
+        /// A number of buckets.
+        const MAX_DISTANCE: usize = 16;
+        let heads = self.heads_before(hash, base).iter().rev().take(MAX_DISTANCE);
+        heads.map(|head| head.load().first()).find(|first: &*mut L| !first.is_null())
     }
 
     /// Returns the link that comes after the place of this hash, while the table grows, if heads
@@ -358,6 +356,43 @@ impl<L: AnyLink> Place<L> {
     }
 }
 
+/// Returns a link shortly before the place of this hash in a group whose chains are uncut, and the
+/// number of steps. If there is none, returns `start`, the first link of the group. `heads` are
+/// those of the earlier buckets.
+///
+/// Two searches take turns, because either may be long: along the chain from its start, which is
+/// short if the table is sparse; and back from the bucket, head by head, which is short if it is
+/// not. In a group of n heads, they take about sqrt(n / 16) steps at most.
+#[cold]
+fn nearest_before<L: AnyLink>(start: *mut L, heads: &[Head], hash: Hash) -> (*mut L, usize) {
+    /// Heads lie side by side, so reading several costs as much as one step along the chain.
+    const HEADS_PER_STEP: usize = 16;
+    let is_before = |link: *mut L| {
+        // SAFETY: null, or in the chain that the caller has locked.
+        unsafe { link.as_ref() }.is_some_and(|link| link.hash() < hash)
+    };
+    let mut before = start;
+    if !is_before(start) {
+        return (start, 0);
+    }
+    let mut steps = 0;
+    for heads in heads.rchunks(HEADS_PER_STEP) {
+        steps += 1;
+        // The chains of heads that no longer follow were cut off.
+        let words = heads.iter().rev().map(Head::load).take_while(|word| word.follows());
+        if let Some(first) = words.map(Word::first).find(|first: &*mut L| !first.is_null()) {
+            return (first, steps);
+        }
+        // SAFETY: as above, and not null.
+        let next = unsafe { &*before }.next();
+        if !is_before(next) {
+            break;
+        }
+        before = next;
+    }
+    (before, steps)
+}
+
 /// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller
 /// hashes.
 #[inline(always)]
@@ -404,4 +439,50 @@ pub(super) fn prepare<L: AnyLink>(new: NonNull<L>, hash: Hash, next: *mut L) {
     // SAFETY: the caller guarantees that the link is in no table. `next` is in the chain that it
     // enters.
     unsafe { new.set_next_unpublished(next) };
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use relativist_rcu::read;
+    use relativist_testing::random::Random;
+
+    use super::*;
+    use crate::policy::Resizing;
+    use crate::{Link, Table};
+
+    unsafe fn dispose(link: NonNull<Link>) {
+        // SAFETY: all links of these tables are boxed.
+        drop(unsafe { Box::from_raw(link.as_ptr()) });
+    }
+
+    /// An update of a table that grew, and whose chains are uncut because a reader stays, takes few
+    /// steps to its place, whether the table is sparse or not.
+    #[test]
+    fn updates_take_few_steps_to_their_place_in_uncut_chains() {
+        const BITS: u32 = 18;
+        /// The table has two groups.
+        const HEADS: f64 = (1 << (BITS - 1)) as f64;
+        for links in [0, 1, 10, 100, 1000, 10_000, 100_000] {
+            let table = Table::new(2, Resizing::Manual, dispose).expect("memory for two buckets");
+            table.inner().grow(BITS, &mut table.inner().lock_resizer()).expect("memory for the buckets");
+            let mut random = Random::new(links);
+            for _ in 0..links {
+                let link = NonNull::from(Box::leak(Box::new(Link::new(Hash::from_mixed(random.below(u64::MAX))))));
+                // SAFETY: a fresh link.
+                unsafe { table.insert(link, &read()) };
+            }
+            let mut most = 0;
+            for _ in 0..2000 {
+                let (hash, guard) = (Hash::from_mixed(random.below(u64::MAX)), read());
+                let group = table.inner().lock_group(hash, &guard);
+                let level = group.finest().expect("chains are uncut");
+                let (near, steps) = nearest_before(group.word.first(), level.heads_before(hash, group.array), hash);
+                most = most.max(steps);
+                let all = walk(group.word.first::<Link>(), hash, |_| false);
+                let found = walk(near, hash, |_| false);
+                assert_eq!((found.before, found.after), (all.before, all.after), "the place of {hash:?}");
+            }
+            assert!((most as f64) < 2.0 * (HEADS / 16.0).sqrt(), "{most} steps in a table of {links} links");
+        }
+    }
 }

@@ -14,7 +14,7 @@
 //! | [`Table::insert_if_absent`] | an update that in most cases takes no lock |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
-//! The examples `raw_intrusive.rs` and `raw_multimap.rs` show how to use it.
+//! The examples `intrusive.rs` and `multimap.rs` show how to use it.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -44,7 +44,7 @@ use super::Hash;
 use super::array::{AllocError, Array, DetachedArray};
 use super::hash::Scale;
 use super::head::{Head, Word};
-use super::inner::TableInner;
+use super::inner::{TableInner, bits_for};
 use super::link::{AnyLink, links_from};
 use super::resizer::{Resizer, Uncut, free_later};
 
@@ -52,12 +52,14 @@ use super::resizer::{Resizer, Uncut, free_later};
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
 impl<L: AnyLink> TableInner<L> {
-    /// Resizes by hand, to 2^`bits` buckets. The caller is outside of read sections.
-    pub(super) fn resize_now(&self, bits: u32) -> Result<(), AllocError> {
+    /// Resizes by hand, and returns with all chains cut. The caller is outside of read sections.
+    /// `wanted` returns the number of buckets. It is called when chains are cut, because entries may
+    /// come and go while this waits for readers.
+    pub(super) fn resize_by_hand(&self, wanted: impl FnOnce(&Self) -> usize) -> Result<(), AllocError> {
         let mut resizer = self.lock_resizer();
         // Relaxed, both: a statistic.
         self.resizing.store(true, Relaxed);
-        let result = self.resize(bits, &mut resizer);
+        let result = self.resize(wanted, &mut resizer);
         let retired = resizer.take_retired();
         self.resizing.store(false, Relaxed);
         // `free_later` may run deferred destructors, which may resize this table.
@@ -72,10 +74,9 @@ impl<L: AnyLink> TableInner<L> {
         result
     }
 
-    /// Resizes to 2^`bits` buckets, and waits until chains are cut. The caller is outside of read
-    /// sections.
-    fn resize(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+    fn resize(&self, wanted: impl FnOnce(&Self) -> usize, resizer: &mut Resizer) -> Result<(), AllocError> {
         self.settle(resizer);
+        let bits = bits_for(wanted(self));
         if bits > self.bits() {
             self.grow(bits, resizer)?;
             self.settle(resizer);
@@ -499,5 +500,36 @@ mod tests {
             // SAFETY: no other code has the arrays.
             arrays.into_iter().for_each(|array| unsafe { array.free() });
         }
+    }
+    /// Links that are inserted while `shrink_to_fit` waits for readers count.
+    #[test]
+    fn shrinking_to_fit_counts_when_it_has_waited() {
+        use relativist_rcu::read;
+        use relativist_testing::wait_until;
+
+        use crate::policy::Resizing;
+        use crate::{Hash, Table};
+
+        unsafe fn dispose(link: NonNull<Link>) {
+            // SAFETY: all links of this table are boxed.
+            drop(unsafe { Box::from_raw(link.as_ptr()) });
+        }
+        let table = Table::new(2, Resizing::Manual, dispose).expect("memory for two buckets");
+        let insert = |n| {
+            let link = NonNull::from(Box::leak(Box::new(Link::new(Hash::new(n)))));
+            // SAFETY: a fresh link.
+            unsafe { table.insert(link, &read()) };
+        };
+        let guard = read();
+        table.inner().grow(12, &mut table.inner().lock_resizer()).expect("memory for some buckets");
+        std::thread::scope(|scope| {
+            // Waits for this thread, because chains are uncut.
+            let shrunk = scope.spawn(|| table.shrink_to_fit());
+            wait_until("the other thread to wait", || table.is_resizing());
+            (0..1000).for_each(insert);
+            drop(guard);
+            shrunk.join().expect("it does not panic").expect("memory for some buckets");
+        });
+        assert_eq!((table.len(), table.buckets()), (1000, table.policy().buckets_for(1000)));
     }
 }

@@ -10,7 +10,9 @@ use relativist_rcu::{Guard, is_reading, read};
 
 use super::array::AllocError;
 use super::head::Head;
-use super::inner::{TableInner, bits_for};
+use super::inner::TableInner;
+#[cfg(relativist_loom)]
+use super::inner::bits_for;
 use super::link::{AnyLink, links_from};
 use super::policy::Policy;
 use super::stats::Stats;
@@ -76,7 +78,7 @@ impl Table {
     pub const BYTES_PER_BUCKET: usize = size_of::<Head>();
 
     /// Creates a table of `buckets` buckets, rounded up to a power of two, at least 2. The
-    /// [`Policy`], or just a [`Resizing`], determines how it is resized. An automatic table never
+    /// [`Policy`], or just a [`Resizing`](crate::Resizing), determines how it is resized. An automatic table never
     /// shrinks below its initial size, unless the policy says otherwise.
     ///
     /// While a link is in the table it belongs to the table: when the table is dropped, `dispose`
@@ -207,8 +209,8 @@ impl<L: AnyLink> Table<L> {
     }
 
     /// Resizes on the calling thread, to `buckets` rounded up to a power of two, at least 2.
-    /// Lookups and updates can run at the same time. An automatic table may be resized again soon,
-    /// if this size doesn't fit.
+    /// Lookups and updates can run at the same time. An automatic table that is too small for its
+    /// links then grows again soon.
     ///
     /// It may wait for readers three times: first, if an automatic growth has left chains uncut;
     /// then, if the table grows, after the new array is published and before chains are cut; and
@@ -223,8 +225,15 @@ impl<L: AnyLink> Table<L> {
     ///
     /// Panics inside a read section (a `Guard` of this thread is alive): it would wait for itself.
     pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
+        self.resize_by_hand(|_| buckets)
+    }
+
+    fn resize_by_hand(&self, wanted: impl FnOnce(&TableInner<L>) -> usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        self.inner.resize_now(bits_for(buckets))
+        self.inner.resize_by_hand(wanted)?;
+        // Entries that were inserted before the new size took effect have checked the old one.
+        self.inner.ask_worker(|wanted, buckets| wanted > buckets);
+        Ok(())
     }
 
     /// Grows like the background worker, without waiting for readers, so that chains stay uncut.
@@ -250,11 +259,15 @@ impl<L: AnyLink> Table<L> {
     /// See [`Table::resize_to`].
     pub fn reserve(&self, additional: usize) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        let wanted = self.inner.policy.buckets_for(self.len().saturating_add(additional));
-        if wanted > self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+        let wanted = |inner: &TableInner<L>| inner.policy.buckets_for(inner.count.sum().saturating_add(additional));
+        if wanted(&self.inner) <= self.buckets() {
+            return Ok(());
+        }
+        self.resize_by_hand(|inner| wanted(inner).max(1 << inner.bits()))
     }
 
-    /// Shrinks to the size for the current number of links. Otherwise like [`Table::resize_to`].
+    /// Shrinks to the size for the number of links that there are when it has waited for readers.
+    /// Otherwise like [`Table::resize_to`].
     ///
     /// # Errors
     ///
@@ -265,8 +278,11 @@ impl<L: AnyLink> Table<L> {
     /// See [`Table::resize_to`].
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
         assert_outside_sections("resizing");
-        let wanted = self.inner.policy.buckets_for(self.len());
-        if wanted < self.buckets() { self.resize_to(wanted) } else { Ok(()) }
+        let wanted = |inner: &TableInner<L>| inner.policy.buckets_for(inner.count.sum());
+        if wanted(&self.inner) >= self.buckets() {
+            return Ok(());
+        }
+        self.resize_by_hand(|inner| wanted(inner).min(1 << inner.bits()))
     }
 
     /// Returns statistics about the table. Walks the whole table.

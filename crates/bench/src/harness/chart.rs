@@ -1,46 +1,24 @@
-//! Draws line charts as SVG and as PNG.
+//! Draws line charts as SVG.
 
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
-use plotters::coord::Shift;
-use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
-use plotters::prelude::*;
+use anyhow::{Context, Result};
+use maud::{Markup, html};
 
-use crate::harness::fonts;
 use crate::harness::report::significant;
 use crate::harness::stats::Summary;
 
-const SIZE: (u32, u32) = (720, 520);
-const LINE: i32 = 16;
-
-pub(crate) const INK: RGBColor = RGBColor(40, 44, 52);
-pub(crate) const GRID: RGBColor = RGBColor(232, 234, 238);
+/// The size of a chart, and the edges of the plot in it.
+const SIZE: (usize, usize) = (720, 520);
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 700.0;
+const TITLE: f64 = 40.0;
+const LINE: usize = 16;
 
 /// Colours that colour-blind readers can distinguish (Okabe and Ito's palette), the first line's
 /// first.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(90, 90, 90),
-    RGBColor(160, 140, 20),
-];
-
-pub const STYLE: &str = "
-    body { font: 16px/1.5 system-ui, sans-serif; color: #282c34; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-    table { border-collapse: collapse; margin: 1rem 0; }
-    th, td { border-bottom: 1px solid #e0e2e8; padding: .3rem .7rem; text-align: left; vertical-align: top; }
-    td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-    .holds { color: #00714f; } .in-part { color: #a06000; } .fails { color: #b03000; } .unknown { color: #777; }
-    figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; }
-    .warning { background: #fff4dc; padding: .4rem .8rem; }
-    pre { white-space: pre-wrap; font-size: 13px; color: #555; }
-";
+const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5a5a5a", "#a08c14"];
 
 /// Creates the output folder, so that failure is reported before the measurement.
 pub fn prepare(folder: &Path) -> Result<()> {
@@ -66,152 +44,133 @@ pub struct Line {
     pub points: Vec<(f64, Summary)>,
 }
 
+/// Where values are in the plot.
+struct Axes {
+    logarithmic: bool,
+    unit: f64,
+    x: (f64, f64),
+    y: (f64, f64),
+    top: f64,
+    bottom: f64,
+}
+
+impl Axes {
+    /// Makes axes for these lines. The horizontal one begins at zero, unless all points are far from
+    /// zero.
+    fn of(chart: &Chart<'_>, lines: &[Line]) -> Self {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let (first, last) =
+            points().map(|point| point.0).fold((f64::INFINITY, 1.0_f64), |(a, b), x| (a.min(x), b.max(x)));
+        let x = if first > last / 2.0 && first < last { (first - 0.5, last) } else { (0.0, last) };
+        let ends = points().map(|(_, value)| (value.lower_quartile / chart.unit, value.upper_quartile / chart.unit));
+        let (low, high) = ends.fold((f64::INFINITY, 0.0_f64), |(low, high), (a, b)| (low.min(a), high.max(b)));
+        let high = if high > 0.0 { high * 1.05 } else { 1.0 };
+        let low = if low > 0.0 && low < high { low } else { high / 1000.0 };
+        let y = if chart.logarithmic { (10f64.powf(low.log10().floor()), high) } else { (0.0, high) };
+        let legend = LINE * lines.len().div_ceil(2);
+        let below = LINE * (chart.caption.lines().count() + 3);
+        let (top, bottom) = (TITLE + legend as f64, (SIZE.1 - below) as f64);
+        Self { logarithmic: chart.logarithmic, unit: chart.unit, x, y, top, bottom }
+    }
+
+    fn left(&self, x: f64) -> f64 {
+        LEFT + (x - self.x.0) / (self.x.1 - self.x.0) * (RIGHT - LEFT)
+    }
+
+    /// Returns the height of a value. One below the axis is drawn at its end.
+    fn height(&self, value: f64) -> f64 {
+        let scale = |value: f64| if self.logarithmic { value.log10() } else { value };
+        let (low, high) = (scale(self.y.0), scale(self.y.1));
+        let value = scale((value / self.unit).max(self.y.0));
+        self.bottom - (value - low) / (high - low) * (self.bottom - self.top)
+    }
+
+    /// Returns the values of the ticks of the vertical axis.
+    fn ticks(&self) -> Vec<f64> {
+        if self.logarithmic {
+            let decades = (self.y.0.log10() as i32)..=(self.y.1.log10().floor() as i32);
+            decades.map(|decade| 10f64.powi(decade)).collect()
+        } else {
+            steps(self.y)
+        }
+    }
+}
+
+/// Returns round numbers from the first to the last: at most eleven.
+fn steps((first, last): (f64, f64)) -> Vec<f64> {
+    let decade = 10f64.powf(((last - first) / 10.0).log10().ceil());
+    let step = [0.2, 0.5, 1.0].map(|part| part * decade).into_iter().find(|step| (last - first) / step <= 10.0);
+    let step = step.unwrap_or(decade);
+    let numbers = (first / step).ceil() as i64..=(last / step).floor() as i64;
+    numbers.map(|number| number as f64 * step).collect()
+}
+
 impl Chart<'_> {
-    /// Draws `lines` into an SVG and a PNG file called `name` in the folder. Returns the SVG.
+    /// Draws `lines` into an SVG file called `name` in the folder. Returns the SVG.
     pub fn draw(&self, folder: &Path, name: &str, lines: &[Line]) -> Result<String> {
         let svg = self.svg(lines)?;
         let path = folder.join(format!("{name}.svg"));
         fs::write(&path, &svg).with_context(|| format!("cannot write {}", path.display()))?;
-        let path = folder.join(format!("{name}.png"));
-        // Errors are formatted here, because the library's error types borrow the picture.
-        self.draw_on(&BitMapBackend::new(&path, SIZE).into_drawing_area(), lines)
-            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
         Ok(svg)
     }
 
     /// Draws `lines` as SVG.
     pub fn svg(&self, lines: &[Line]) -> Result<String> {
-        fonts::register();
-        let mut svg = String::new();
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        let drawn = self.draw_on(&root, lines).map_err(|error| anyhow!("cannot draw {}: {error}", self.title));
-        drop(root);
-        drawn.map(|()| svg)
-    }
-
-    fn draw_on<B>(&self, root: &DrawingArea<B, Shift>, lines: &[Line]) -> Drawn
-    where
-        B: DrawingBackend,
-        B::ErrorType: 'static,
-    {
-        root.fill(&WHITE)?;
-        let title = ("sans-serif", 19).into_font().style(FontStyle::Bold).color(&INK);
-        root.draw(&Text::new(self.title, (14, 12), title))?;
-        let small = ("sans-serif", 12).into_font().color(&INK);
-        let caption: Vec<&str> = self.caption.lines().collect();
-        let below = LINE * caption.len() as i32 + 10;
-        for (number, line) in caption.iter().enumerate() {
-            let top = SIZE.1 as i32 - below + LINE * number as i32;
-            root.draw(&Text::new(*line, (14, top), small.clone()))?;
-        }
-        let area = root.margin(40, below, 0, 0);
-        let values = || lines.iter().flat_map(|line| &line.points).map(|(_, value)| value);
-        let highest = values().map(|value| value.upper_quartile).fold(self.unit, f64::max) / self.unit * 1.05;
-        if self.logarithmic {
-            let lowest = values().map(|value| value.lower_quartile).fold(f64::INFINITY, f64::min) / self.unit;
-            let lowest = if lowest > 0.0 && lowest < highest { lowest } else { highest / 1000.0 };
-            let lowest = 10f64.powf(lowest.log10().floor());
-            self.draw_lines(&area, lines, (lowest..highest).log_scale(), lowest)
-        } else {
-            self.draw_lines(&area, lines, 0.0..highest, 0.0)
-        }
-    }
-
-    /// Draws axes, lines and legend. Points below `lowest` are drawn at `lowest`.
-    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, lines: &[Line], vertical: Y, lowest: f64) -> Drawn
-    where
-        B: DrawingBackend,
-        B::ErrorType: 'static,
-        Y: AsRangedCoord<Value = f64>,
-        Y::CoordDescType: ValueFormatter<f64>,
-    {
-        let (left, right) = horizontal(lines);
-        let mut chart = ChartBuilder::on(area)
-            .margin(14)
-            .x_label_area_size(40)
-            .y_label_area_size(64)
-            .build_cartesian_2d(left..right + 0.04 * (right - left), vertical)?;
-        chart
-            .configure_mesh()
-            .x_desc(self.x_label)
-            .y_desc(self.y_label)
-            .x_labels((right - left).min(16.0) as usize + 1)
-            .x_label_formatter(&|x| format!("{x:.0}"))
-            .y_label_formatter(&|y| significant_tick(*y))
-            .axis_desc_style(("sans-serif", 14).into_font().color(&INK))
-            .label_style(("sans-serif", 12).into_font().color(&INK))
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(GRID)
-            .axis_style(INK)
-            .draw()?;
-        for (line, colour) in lines.iter().zip(COLOURS.iter().cycle()) {
-            let points = || line.points.iter();
-            let y = |value: f64| (value / self.unit).max(lowest);
-            let style = colour.stroke_width(2);
-            let medians = LineSeries::new(points().map(|(x, value)| (*x, y(value.median))), style);
-            chart
-                .draw_series(medians)?
-                .label(&line.label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-            // Lines with many points need no marks.
-            if line.points.len() <= 32 {
-                chart.draw_series(points().map(|(x, value)| Circle::new((*x, y(value.median)), 3, colour.filled())))?;
+        let axes = Axes::of(self, lines);
+        let (middle, caption) = ((axes.top + axes.bottom) / 2.0, axes.bottom as usize + 3 * LINE);
+        let markup = html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) }
+                font-family="sans-serif" font-size="12" fill="#282c34" {
+                rect width="100%" height="100%" fill="white" {}
+                text x="14" y="24" font-size="16" font-weight="bold" { (self.title) }
+                (grid(&axes))
+                text x=((LEFT + RIGHT) / 2.0) y=(axes.bottom + 34.0) text-anchor="middle" { (self.x_label) }
+                text transform={ "translate(16 " (middle) ") rotate(-90)" } text-anchor="middle" { (self.y_label) }
+                @for (place, (line, colour)) in lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
+                    (draw_line(&axes, line, colour))
+                    @let (x, y) = (LEFT as usize + place % 2 * 320, 40 + place / 2 * LINE);
+                    rect x=(x) y=(y - 4) width="18" height="2" fill=(colour) {}
+                    text x=(x + 24) y=(y) { (line.label) }
+                }
+                @for (number, line) in self.caption.lines().enumerate() {
+                    text x="14" y=(caption + number * LINE) { (line) }
+                }
             }
-            chart.draw_series(points().map(|(x, value)| {
-                PathElement::new([(*x, y(value.lower_quartile)), (*x, y(value.upper_quartile))], colour.stroke_width(1))
-            }))?;
-        }
-        chart
-            .configure_series_labels()
-            .position(free_corner(lines, self.logarithmic))
-            .label_font(("sans-serif", 13).into_font().color(&INK))
-            .background_style(WHITE.mix(0.8))
-            .border_style(GRID)
-            .draw()?;
-        area.present()?;
-        Ok(())
+        };
+        Ok(markup.into_string())
     }
 }
 
-/// Returns the ends of the horizontal axis. It begins at zero, unless all points are far from zero.
-fn horizontal(lines: &[Line]) -> (f64, f64) {
-    let points = || lines.iter().flat_map(|line| &line.points).map(|(x, _)| *x);
-    let (first, last) = (points().fold(f64::INFINITY, f64::min), points().fold(1.0, f64::max));
-    if first > last / 2.0 && first < last { (first - 0.5, last) } else { (0.0, last) }
+/// Draws the axes, and a line for each tick.
+fn grid(axes: &Axes) -> Markup {
+    html! {
+        @for value in axes.ticks() {
+            @let y = axes.height(value * axes.unit);
+            line x1=(LEFT) x2=(RIGHT) y1=(y) y2=(y) stroke="#e8eaee" {}
+            text x=(LEFT - 6.0) y=(y + 4.0) text-anchor="end" { (significant_tick(value)) }
+        }
+        @for value in steps(axes.x) {
+            @let x = axes.left(value);
+            line x1=(x) x2=(x) y1=(axes.top) y2=(axes.bottom) stroke="#e8eaee" {}
+            text x=(x) y=(axes.bottom + 16.0) text-anchor="middle" { (significant_tick(value)) }
+        }
+        path d={ "M" (LEFT) " " (axes.top) "V" (axes.bottom) "H" (RIGHT) } fill="none" stroke="#282c34" {}
+    }
 }
 
-/// Returns the corner in which the legend hides the smallest part of the lines.
-fn free_corner(lines: &[Line], logarithmic: bool) -> SeriesLabelPosition {
-    use SeriesLabelPosition::{LowerLeft, LowerRight, UpperLeft, UpperRight};
-    let scale = |value: f64| if logarithmic { value.max(1e-9).log10() } else { value };
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let (left, right) = horizontal(lines);
-    let top = points().map(|(_, value)| scale(value.upper_quartile)).fold(f64::NEG_INFINITY, f64::max);
-    let lowest = points().map(|(_, value)| scale(value.lower_quartile)).fold(f64::INFINITY, f64::min);
-    let bottom = if logarithmic { lowest.floor() } else { 0.0 };
-    let place =
-        |(x, value): &(f64, Summary)| ((x - left) / (right - left), (scale(value.median) - bottom) / (top - bottom));
-    // The approximate share of the plot that the legend covers.
-    let longest = lines.iter().map(|line| line.label.len()).max().unwrap_or(0);
-    let width = (7.0 * longest as f64 + 50.0) / f64::from(SIZE.0);
-    let height = (20.0 * lines.len() as f64 + 20.0) / 400.0;
-    let is_hidden = |corner: SeriesLabelPosition, x: f64, y: f64| {
-        (if matches!(corner, UpperLeft | LowerLeft) { x < width } else { x > 1.0 - width })
-            && (if matches!(corner, LowerLeft | LowerRight) { y < height } else { y > 1.0 - height })
-    };
-    let hidden = |corner: &SeriesLabelPosition| {
-        let steps = lines.iter().flat_map(|line| line.points.windows(2)).flat_map(|ends| {
-            let ((x0, y0), (x1, y1)) = (place(&ends[0]), place(&ends[1]));
-            (0..=16)
-                .map(move |step| f64::from(step) / 16.0)
-                .map(move |part| (x0 + part * (x1 - x0), y0 + part * (y1 - y0)))
-        });
-        steps.filter(|&(x, y)| is_hidden(corner.clone(), x, y)).count()
-    };
-    [UpperLeft, LowerRight, UpperRight, LowerLeft].into_iter().min_by_key(hidden).unwrap_or(UpperLeft)
+fn draw_line(axes: &Axes, line: &Line, colour: &str) -> Markup {
+    let medians = line.points.iter().map(|(x, value)| format!("{:.1},{:.1}", axes.left(*x), axes.height(value.median)));
+    html! {
+        polyline points=(medians.collect::<Vec<_>>().join(" ")) fill="none" stroke=(colour) stroke-width="2" {}
+        @for (x, value) in &line.points {
+            @let (x, y) = (axes.left(*x), axes.height(value.median));
+            // Lines with many points need no marks.
+            @if line.points.len() <= 32 { circle cx=(x) cy=(y) r="3" fill=(colour) {} }
+            @let (low, high) = (axes.height(value.lower_quartile), axes.height(value.upper_quartile));
+            line x1=(x) x2=(x) y1=(low) y2=(high) stroke=(colour) {}
+        }
+    }
 }
-
-pub(crate) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Formats the number of a tick, without trailing zeros.
 fn significant_tick(value: f64) -> String {
@@ -231,17 +190,22 @@ mod tests {
     }
 
     #[test]
-    fn a_legend_hides_no_line_where_there_is_room() {
-        let line = |values: [f64; 3]| Line {
-            label: "some table".into(),
-            points: (0..3).map(|n| (8.0 * f64::from(n), Summary::of(vec![values[n as usize]]).unwrap())).collect(),
-        };
-        let corner = |values| free_corner(&[line(values)], false);
-        assert!(matches!(corner([100.0, 100.0, 100.0]), SeriesLabelPosition::LowerRight));
-        assert!(matches!(corner([0.0, 1.0, 100.0]), SeriesLabelPosition::UpperLeft));
-        assert!(matches!(
-            corner([100.0, 100.0, 1.0]),
-            SeriesLabelPosition::UpperRight | SeriesLabelPosition::LowerLeft
-        ));
+    fn values_are_where_the_axes_say() {
+        let point = |x, value| (x, Summary::of([value]).unwrap());
+        let line = Line { label: "a <table>".into(), points: vec![point(0.0, 10e3), point(8.0, 1000e3)] };
+        let chart = Chart { title: "t", x_label: "x", y_label: "y", logarithmic: true, unit: 1e3, caption: "c" };
+        let axes = Axes::of(&chart, std::slice::from_ref(&line));
+        assert_eq!((axes.left(0.0), axes.left(8.0), axes.height(10e3)), (LEFT, RIGHT, axes.bottom));
+        assert_eq!((axes.height(1.0), axes.ticks()), (axes.bottom, vec![10.0, 100.0, 1000.0]));
+        assert!(axes.height(1000e3) > axes.top && axes.height(1000e3) < axes.top + 10.0);
+        let svg = chart.svg(&[line]).unwrap();
+        assert!(svg.contains("a &lt;table&gt;") && svg.matches("<circle").count() == 2, "{svg}");
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        assert_eq!(steps((0.0, 8.4)), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(steps((0.0, 105.0)), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(steps((9.5, 12.0)), [9.5, 10.0, 10.5, 11.0, 11.5, 12.0]);
     }
 }

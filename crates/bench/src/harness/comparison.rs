@@ -33,12 +33,10 @@ pub struct CandidateResult {
     /// The value of this candidate divided by the value of `against` in the same round: above 1,
     /// this candidate is slower or larger.
     pub ratio: Summary,
-    /// The target and whether it was met, if there is a target.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
     pub samples: Vec<Sample>,
 }
 
+/// A target, and whether it was met.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub wanted: String,
@@ -94,20 +92,20 @@ pub fn compare<S>(
     mut measure: impl FnMut(usize, usize) -> Result<Measured>,
 ) -> Result<Comparison<S>> {
     let measure = |candidate, round| Ok([measure(candidate, round)?]);
-    let [comparison] = compare_several([(setting, "ns")], names, rounds, bar, measure)?;
-    Ok(comparison)
+    Ok(compare_several([(setting, "ns")], names, rounds, bar, measure)?.remove(0))
 }
 
 /// Works like [`compare`], for measurements that give several values. Returns a comparison for each
 /// value, with its setting and unit.
-pub fn compare_several<S, const VALUES: usize>(
-    settings: [(S, &'static str); VALUES],
+pub fn compare_several<S, M: IntoIterator<Item = Measured>>(
+    settings: impl IntoIterator<Item = (S, &'static str)>,
     names: &[&'static str],
     rounds: u32,
     bar: &ProgressBar,
-    mut measure: impl FnMut(usize, usize) -> Result<[Measured; VALUES]>,
-) -> Result<[Comparison<S>; VALUES]> {
-    let mut samples: [Vec<Vec<Sample>>; VALUES] = std::array::from_fn(|_| vec![Vec::new(); names.len()]);
+    mut measure: impl FnMut(usize, usize) -> Result<M>,
+) -> Result<Vec<Comparison<S>>> {
+    let settings: Vec<_> = settings.into_iter().collect();
+    let mut samples = vec![vec![Vec::new(); names.len()]; settings.len()];
     for round in 0..rounds as usize {
         for (position, candidate) in order(round, names.len()).enumerate() {
             bar.set_message(names[candidate]);
@@ -118,11 +116,12 @@ pub fn compare_several<S, const VALUES: usize>(
             bar.inc(1);
         }
     }
-    let mut samples = samples.into_iter();
-    Ok(settings.map(|(setting, unit)| {
-        let samples = samples.next().expect("as many as settings");
-        Comparison { setting, unit, candidates: candidate_results(names, samples) }
-    }))
+    let comparisons = settings.into_iter().zip(samples).map(|((setting, unit), samples)| Comparison {
+        setting,
+        unit,
+        candidates: candidate_results(names, samples),
+    });
+    Ok(comparisons.collect())
 }
 
 impl<S> Comparison<S> {
@@ -134,6 +133,11 @@ impl<S> Comparison<S> {
             result.against = against;
             result.ratio = ratios(&values(&result.samples), &reference).expect("at least one round");
         }
+    }
+
+    /// Returns the first result of the candidate called `name`.
+    pub fn result(&self, name: &str) -> Option<&CandidateResult> {
+        self.candidates.iter().find(|result| result.name == name)
     }
 
     /// Iterates over the CPU shares of all samples.
@@ -148,7 +152,7 @@ fn candidate_results(names: &[&'static str], samples: Vec<Vec<Sample>>) -> Vec<C
         let values = values(&samples);
         let ratio = ratios(&values, &reference).expect("at least one round");
         let value = Summary::of(values).expect("at least one round");
-        CandidateResult { name, value, against: names[0], ratio, verdict: None, samples }
+        CandidateResult { name, value, against: names[0], ratio, samples }
     };
     names.iter().zip(samples).map(result).collect()
 }
@@ -158,22 +162,33 @@ fn values(samples: &[Sample]) -> Vec<f64> {
 }
 
 /// Formats a table with a row for each candidate and a column for each comparison. Cells have the
-/// median, the range, and the ratio to the first candidate. All comparisons must have the same
-/// candidates.
+/// median, the quartiles, and the ratio to the candidate with which this one is compared.
 pub fn overview<S>(corner: &str, columns: &[(String, &Comparison<S>)]) -> String {
     let header: Vec<&str> = [corner].into_iter().chain(columns.iter().map(|(label, _)| label.as_str())).collect();
-    let Some((_, first)) = columns.first() else { return String::new() };
-    let rows = first.candidates.iter().enumerate().map(|(row, candidate)| {
-        let cells = columns.iter().map(|(_, comparison)| cell(&comparison.candidates[row]));
-        [candidate.name.to_owned()].into_iter().chain(cells).collect()
+    let rows = names(columns.iter().map(|(_, comparison)| *comparison)).into_iter().map(|name| {
+        let cells = columns.iter().map(|(_, comparison)| comparison.result(name).map_or_else(String::new, cell));
+        [name.to_owned()].into_iter().chain(cells).collect()
     });
     table(&header, rows)
 }
 
+/// Returns the names of all candidates, each once.
+pub fn names<'c, S: 'c>(comparisons: impl IntoIterator<Item = &'c Comparison<S>>) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for result in comparisons.into_iter().flat_map(|comparison| &comparison.candidates) {
+        if !names.contains(&result.name) {
+            names.push(result.name);
+        }
+    }
+    names
+}
+
 fn cell(result: &CandidateResult) -> String {
-    let CandidateResult { value: Summary { median, min, max, .. }, ratio, .. } = result;
-    let ratio = significant(ratio.median);
-    format!("{} ({} to {}) {ratio}x", significant(*median), significant(*min), significant(*max))
+    let value = &result.value;
+    let [median, lower, upper] = [value.median, value.lower_quartile, value.upper_quartile].map(significant);
+    let ratio = significant(result.ratio.median);
+    let ratio = if result.against == result.name { String::new() } else { format!(" {ratio}x") };
+    format!("{median} ({lower}-{upper}){ratio}")
 }
 
 #[cfg(test)]
@@ -235,19 +250,19 @@ mod tests {
     #[test]
     fn several_values_of_a_measurement_are_contests_of_their_own() {
         let settings = [(Setting { threads: 1 }, "ns"), (Setting { threads: 2 }, "bytes")];
-        let [times, sizes] = compare_several(settings, &["a"], 2, &ProgressBar::hidden(), |_, round| {
+        let comparisons = compare_several(settings, &["a"], 2, &ProgressBar::hidden(), |_, round| {
             Ok([Measured::single(round as f64), Measured::single(7.0)])
         })
         .unwrap();
-        assert_eq!((times.unit, times.candidates[0].value.max), ("ns", 1.0));
-        assert_eq!((sizes.unit, sizes.candidates[0].value.max), ("bytes", 7.0));
+        let found = comparisons.iter().map(|comparison| (comparison.unit, comparison.candidates[0].value.max));
+        assert_eq!(found.collect::<Vec<_>>(), [("ns", 1.0), ("bytes", 7.0)]);
     }
 
     #[test]
     fn reports_name_every_candidate() {
         let comparison = comparison(3);
         let text = overview("table", &[("2 threads".into(), &comparison)]);
-        assert!(text.contains("60.0 (30.0 to 90.0) 3.00x"), "{text}");
+        assert!(text.contains("60.0 (45.0-75.0) 3.00x"), "{text}");
     }
 
     #[test]

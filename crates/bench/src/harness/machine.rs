@@ -75,12 +75,7 @@ pub struct Versions {
 impl Versions {
     /// Returns the versions of this build and of the running kernel.
     pub fn here() -> Self {
-        let features = [
-            ("liburcu", cfg!(feature = "liburcu")),
-            ("tbb", cfg!(feature = "tbb")),
-            ("cuckoo", cfg!(feature = "cuckoo")),
-            ("boost", cfg!(feature = "boost")),
-        ];
+        let features = [("liburcu", cfg!(feature = "liburcu")), ("boost", cfg!(feature = "boost"))];
         let features = features.into_iter().filter_map(|(name, built)| built.then_some(name)).collect();
         Self {
             workbench: env!("CARGO_PKG_VERSION"),

@@ -5,7 +5,6 @@
 pub mod callgrind;
 pub mod chart;
 pub mod comparison;
-pub mod fonts;
 pub mod hashers;
 pub mod keys;
 pub mod latency;

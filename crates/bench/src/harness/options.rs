@@ -2,12 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use clap::{Args, ValueEnum, value_parser};
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-
-use crate::harness::workers::{Clock, Window};
 
 /// The maximum number of entries of a table.
 const MAX_ENTRIES: u64 = 1 << 32;
@@ -32,37 +29,6 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 /// Returns the spelling of a value on the command line.
 pub fn spell(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("a value that can be given").get_name().to_owned()
-}
-
-/// How often and how long each candidate is measured.
-#[derive(Clone, Debug, Args, Serialize)]
-pub struct Rounds {
-    /// Rounds; each measures every candidate once, in a changing order
-    #[arg(long, default_value_t = 15, value_parser = value_parser!(u32).range(1..=10_000))]
-    pub rounds: u32,
-
-    /// Milliseconds per measurement, after a warm-up of a quarter of that
-    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(1..=600_000))]
-    pub millis: u64,
-
-    /// Numbers of threads, each measured separately
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
-    pub threads: Vec<u16>,
-
-    /// Clock that operations are timed with
-    #[arg(long, value_enum, default_value_t = Clock::Wall)]
-    pub clock: Clock,
-}
-
-impl Rounds {
-    pub fn window(&self) -> Window {
-        Window::new(Duration::from_millis(self.millis))
-    }
-
-    /// Returns the largest requested number of threads.
-    pub fn max_threads(&self) -> usize {
-        self.threads.iter().copied().max().unwrap_or(1).into()
-    }
 }
 
 #[derive(Clone, Debug, Args)]

@@ -15,7 +15,7 @@ use crate::harness::workers::Cpus;
 use relativist_check::interruption::program;
 
 /// Version of the JSON layout; incremented when a field is removed or changes its meaning.
-const LAYOUT: u32 = 4;
+pub const LAYOUT: u32 = 5;
 
 /// The report of one run of a subcommand.
 #[derive(Debug)]
@@ -65,11 +65,6 @@ impl Report {
         let mut report = Self { command, started, machine: Machine::here(cpus), warnings: Vec::new(), json };
         report.warn_of_circumstances(cpus, threads);
         Ok(report)
-    }
-
-    /// Returns the machine's bytes of memory, if known.
-    pub fn memory(&self) -> Option<u64> {
-        self.machine.memory()
     }
 
     /// Returns the caption of pictures: the command, the versions and the machine.

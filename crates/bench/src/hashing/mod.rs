@@ -4,4 +4,3 @@
 pub mod functions;
 pub mod histogram;
 pub mod keys;
-pub mod study;

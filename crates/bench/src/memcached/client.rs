@@ -9,15 +9,18 @@ use rustix::buffer::spare_capacity;
 use socket2::Socket;
 
 use super::items::Items;
-use super::protocol::Piece;
 use super::tally::{Tally, Window};
 use super::workload::{MAX_KEY, Protocol, Workload};
+use relativist_check::client::reply::{Answer, Code, Encoding, Received, read};
 use relativist_check::client::shown;
 
 pub const READ: usize = 256 << 10;
 
 /// The output buffer keeps at most this many bytes that have been sent.
 const KEPT: usize = 256 << 10;
+
+/// The line that a server sends on a connection above its limit, before it closes the connection.
+const TOO_MANY_CONNECTIONS: &[u8] = b"ERROR Too many open connections";
 
 /// The parameters that all clients share.
 #[derive(Clone, Copy, Debug)]
@@ -223,15 +226,15 @@ impl Client {
     fn take_apart(&mut self, setting: Setting<'_>, bytes: &[u8], tally: &mut Tally) -> Result<Attempt<(usize, usize)>> {
         let now = Instant::now();
         let (mut answered, mut taken) = (0, 0);
-        while let Some((piece, length)) =
-            setting.workload.protocol.parse(&bytes[taken..], setting.items.largest_value())?
+        while let Received::Whole(answer, length) =
+            read(Encoding::Text, &bytes[taken..], setting.items.largest_value())?
         {
             taken += length;
-            if let Piece::TurnedAway(line) = piece {
-                ensure!(answered == 0, "a reply, and then {}", shown(line));
-                return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(line))));
+            if answer.head == TOO_MANY_CONNECTIONS {
+                ensure!(answered == 0, "a reply, and then {}", shown(answer.head));
+                return Ok(Attempt::Broken(format!("the server turned a connection away: {}", shown(answer.head))));
             }
-            if self.take(setting, piece, tally)? {
+            if self.take(setting, answer, tally)? {
                 let request = self.requests.pop_front().expect("it was answered");
                 self.keys.drain(..usize::from(request.keys));
                 tally.answered += u64::from(setting.window.has(now));
@@ -244,32 +247,40 @@ impl Client {
         Ok(Attempt::Done((answered, taken)))
     }
 
-    /// Checks a piece of a reply. Returns whether it completes the reply to the oldest request.
+    /// Checks a part of a reply. Returns whether it completes the reply to the oldest request.
     #[inline]
-    fn take(&mut self, setting: Setting<'_>, piece: Piece<'_>, tally: &mut Tally) -> Result<bool> {
-        let Some(request) = self.requests.front().copied() else { bail!("a reply without a request: {piece:?}") };
-        match (request.is_set, piece) {
-            (true, Piece::Stored) => Ok(true),
-            (false, Piece::Value { key, data }) => {
+    fn take(&mut self, setting: Setting<'_>, answer: Answer<'_>, tally: &mut Tally) -> Result<bool> {
+        let Some(request) = self.requests.front().copied() else {
+            bail!("a reply without a request: {}", shown(answer.head))
+        };
+        let Workload { protocol, keys_per_get, .. } = *setting.workload;
+        let is_meta = protocol == Protocol::Meta;
+        match (request.is_set, answer.code) {
+            (true, Code::Done) if answer.head == if is_meta { &b"HD"[..] } else { b"STORED" } => Ok(true),
+            (false, Code::Item | Code::Done) if let Some((key, data)) = item(is_meta, &answer) => {
                 let position = self.expect(setting, key, data)?;
                 let request = self.requests.front_mut().expect("it is still there");
                 tally.asked += position as u64 + 1;
                 tally.found += 1;
                 request.keys -= position as u16 + 1;
                 self.keys.drain(..=position);
-                Ok(setting.workload.protocol == Protocol::Meta && setting.workload.keys_per_get == 1)
+                Ok(is_meta && keys_per_get == 1)
             }
-            (false, Piece::End) => {
+            (false, Code::End | Code::NotFound | Code::Fence) if is_meta != (answer.code == Code::End) => {
                 tally.asked += u64::from(request.keys);
                 Ok(true)
             }
-            (_, Piece::Refused(line)) => {
+            (true, Code::NotStored) | (_, Code::Error | Code::TooLarge | Code::OutOfMemory | Code::Midway)
+                if !answer.head.starts_with(b"CLIENT_") && answer.head != b"ERROR" =>
+            {
                 tally.refused += 1;
-                tally.refusal.get_or_insert_with(|| shown(line));
+                tally.refusal.get_or_insert_with(|| shown(answer.head));
                 Ok(true)
             }
-            (is_set, piece) => {
-                bail!("a reply to something else than a {}: {piece:?}", if is_set { "SET" } else { "GET" })
+            (_, Code::Error | Code::Other) => bail!("not a reply: {}", shown(answer.head)),
+            (is_set, _) => {
+                let asked = if is_set { "SET" } else { "GET" };
+                bail!("a reply to something else than a {asked}: {}", shown(answer.head))
             }
         }
     }
@@ -279,10 +290,6 @@ impl Client {
     #[inline]
     fn expect(&mut self, setting: Setting<'_>, key: &[u8], data: &[u8]) -> Result<usize> {
         let waiting = usize::from(self.requests.front().expect("the caller saw it").keys);
-        if setting.workload.unchecked {
-            ensure!(waiting > 0, "more items than were requested");
-            return Ok(0);
-        }
         for (position, &index) in self.keys.iter().take(waiting).enumerate() {
             self.key.clear();
             setting.items.push_key(index, &mut self.key);
@@ -300,4 +307,12 @@ impl Client {
         }
         bail!("a key that was not requested, or was already answered: {}", shown(key))
     }
+}
+
+/// Returns the key and the value of an item, in a reply of this protocol to a GET.
+#[inline]
+fn item<'a>(is_meta: bool, answer: &Answer<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    let key = if is_meta { answer.words().next()?.strip_prefix(b"k")? } else { answer.key };
+    let is_expected = is_meta || answer.code == Code::Item && answer.flags == Some(0);
+    Some((key, answer.value.filter(|_| is_expected)?))
 }

@@ -43,38 +43,27 @@ pub enum Source {
     Running(Address),
     /// A server that is started for the measurement.
     Command(ServerCommand),
-    /// The echo server, also started for the measurement. It stores nothing, and sends the same
-    /// reply to each request.
-    Echo(ServerCommand),
 }
 
 impl Source {
     pub fn name(&self) -> String {
         match self {
             Self::Running(address) => address.to_string(),
-            Self::Command(command) | Self::Echo(command) => command.to_string(),
+            Self::Command(command) => command.to_string(),
         }
     }
 
     fn version(&self) -> Option<String> {
         match self {
             Self::Running(address) => Some(address.statistics("stats").ok()?.remove("version")?),
-            Self::Command(command) | Self::Echo(command) => command.version(),
+            Self::Command(command) => command.version(),
         }
     }
 
     fn server(&self, plan: &Plan) -> Result<Server> {
         match self {
             Self::Running(address) => Server::running(address.clone()),
-            Self::Command(command) | Self::Echo(command) => Server::start(command, plan.unix, &plan.server_cores),
-        }
-    }
-
-    fn workload(&self, workload: &Workload) -> Workload {
-        match self {
-            // The echo server takes each request for a GET, and has no table that could grow.
-            Self::Echo(_) => Workload { no_preload: true, unchecked: true, sets: 0, grow: None, ..workload.clone() },
-            _ => workload.clone(),
+            Self::Command(command) => Server::start(command, plan.unix, &plan.server_cores),
         }
     }
 }
@@ -239,14 +228,13 @@ pub struct Ratio {
 /// samples than planned.
 pub fn in_turns(workload: &Workload, plan: &Plan, sources: &[Source], bar: &ProgressBar) -> Result<Vec<Measured>> {
     workload.check()?;
-    let workloads: Vec<Workload> = sources.iter().map(|source| source.workload(workload)).collect();
-    let candidate = |(source, workload)| Candidate {
+    let candidate = |source| Candidate {
         source,
         generator: Generator::new(workload, &plan.client_cores),
         server: None,
         measured: Measured { name: source.name(), version: source.version(), samples: Vec::new() },
     };
-    let mut candidates: Vec<Candidate<'_>> = sources.iter().zip(&workloads).map(candidate).collect();
+    let mut candidates: Vec<Candidate<'_>> = sources.iter().map(candidate).collect();
     for round in (plan.first_round..).take(plan.rounds as usize) {
         // Ends only between rounds and after the first one, so that there is something to compare.
         if round > plan.first_round && interruption::is_wanted() {

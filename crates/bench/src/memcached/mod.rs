@@ -1,4 +1,4 @@
-//! Load on memcached servers. `load`, `serving`, `echo` and `relativist-papers figures` share these
+//! Load on memcached servers. `load`, `serving` and `relativist-papers figures` share these
 //! modules.
 //!
 //! | Module | Holds |

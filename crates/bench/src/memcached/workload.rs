@@ -88,10 +88,6 @@ pub struct Workload {
     /// Do not store the items before the measurement
     #[arg(long)]
     pub no_preload: bool,
-
-    /// Do not check keys and values of replies. For `relativist-bench echo`, which stores nothing
-    #[arg(long, requires = "no_preload")]
-    pub unchecked: bool,
 }
 
 /// The default workload.
@@ -109,7 +105,6 @@ pub const DEFAULT: Workload = Workload {
     value_size: Sizes::one(100),
     protocol: Protocol::Classic,
     no_preload: false,
-    unchecked: false,
 };
 
 impl Workload {

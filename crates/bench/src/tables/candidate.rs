@@ -6,13 +6,11 @@
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::harness::keys::{ABSENT, Indices, scramble};
 use crate::harness::latency::Latencies;
 use crate::harness::sampling::{Draws, Operation};
-use crate::tables::entries::{Key, Value};
-use crate::tables::mixes::{Choice, Mix, Own};
+use crate::tables::entries::Key;
 use crate::tables::{Lookup, Table};
 
 /// The number of operations between two checks of the phase.
@@ -30,9 +28,6 @@ pub trait Lookups: Send + Sync {
 
     /// Looks up a batch of keys that are absent.
     fn misses(&self, indices: &mut Indices) -> u64;
-
-    /// Looks up keys that are present, in one session that lasts for `time`.
-    fn linger(&self, indices: &mut Indices, time: Duration) -> u64;
 }
 
 impl<T: Lookup> Lookups for T {
@@ -43,25 +38,13 @@ impl<T: Lookup> Lookups for T {
     #[inline(never)]
     fn hits(&self, indices: &mut Indices) -> u64 {
         let mut session = self.session();
-        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)) != Some(T::Value::of(index)))
+        count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)) != Some(index))
     }
 
     #[inline(never)]
     fn misses(&self, indices: &mut Indices) -> u64 {
         let mut session = self.session();
         count_batch(indices, |index| T::Key::with(index, |key| T::get(&mut session, key)).is_some())
-    }
-
-    fn linger(&self, indices: &mut Indices, time: Duration) -> u64 {
-        let mut session = self.session();
-        let began = Instant::now();
-        let mut wrong = 0;
-        while began.elapsed() < time {
-            wrong += count_batch(indices, |index| {
-                T::Key::with(index, |key| T::get(&mut session, key)) != Some(T::Value::of(index))
-            });
-        }
-        wrong
     }
 }
 
@@ -81,10 +64,6 @@ impl Lookups for HarnessAlone {
 
     #[inline(never)]
     fn misses(&self, indices: &mut Indices) -> u64 {
-        self.hits(indices)
-    }
-
-    fn linger(&self, indices: &mut Indices, _: Duration) -> u64 {
         self.hits(indices)
     }
 }
@@ -119,9 +98,6 @@ pub trait Candidate: Lookups {
 
     /// Does a batch of operations on keys that all threads share.
     fn batch(&self, draws: &mut Draws<'_>) -> u64;
-
-    /// Does `count` operations on keys that only this thread uses.
-    fn mix(&self, mix: Mix, own: &mut Own, count: u64) -> u64;
 
     /// Waits until the table's background work is done.
     fn settle(&self);
@@ -163,7 +139,7 @@ impl<T: Table> Candidate for T {
         let (mut count, mut sum) = (0, 0u64);
         T::for_each(&mut self.session(), |value| {
             count += 1;
-            sum = sum.wrapping_add(value.index());
+            sum = sum.wrapping_add(value);
         });
         (count, sum)
     }
@@ -177,10 +153,10 @@ impl<T: Table> Candidate for T {
             match stream.draw() {
                 (Operation::Get, index) => {
                     let found = T::Key::with(index, |key| T::get(&mut session, key));
-                    wrong += u64::from(found.is_some_and(|value| value != T::Value::of(index)));
+                    wrong += u64::from(found.is_some_and(|value| value != index));
                 }
                 (Operation::Insert, index) => {
-                    black_box(T::try_insert(&mut session, T::Key::of(index), T::Value::of(index)));
+                    black_box(T::try_insert(&mut session, T::Key::of(index), index));
                 }
                 (Operation::Remove, index) => {
                     black_box(T::Key::with(index, |key| T::remove(&mut session, key)));
@@ -191,24 +167,6 @@ impl<T: Table> Candidate for T {
         wrong
     }
 
-    #[inline(never)]
-    fn mix(&self, mix: Mix, own: &mut Own, count: u64) -> u64 {
-        let mut session = self.session();
-        let mut wrong = 0;
-        for _ in 0..count {
-            let right = match own.choose(mix) {
-                Choice::Read(index) => {
-                    T::Key::with(index, |key| T::get(&mut session, key)) == Some(T::Value::of(index))
-                }
-                Choice::Insert(index) => insert::<T>(&mut session, index),
-                Choice::Remove(index) => T::Key::with(index, |key| T::remove(&mut session, key)),
-                Choice::Update(index) => T::replace(&mut session, T::Key::of(index), T::Value::of(index)),
-            };
-            wrong += u64::from(!right);
-        }
-        wrong
-    }
-
     fn settle(&self) {
         Table::settle(self);
     }
@@ -216,5 +174,5 @@ impl<T: Table> Candidate for T {
 
 #[inline(always)]
 fn insert<'t, T: Table + 't>(session: &mut T::Session<'t>, index: u64) -> bool {
-    T::insert(session, T::Key::of(index), T::Value::of(index))
+    T::insert(session, T::Key::of(index), index)
 }

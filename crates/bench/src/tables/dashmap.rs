@@ -4,39 +4,38 @@ use dashmap::{DashMap, Entry};
 
 use super::{Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 #[derive(Debug)]
-pub struct Dashmap<K: Key, V>(DashMap<K, V, Foldhash>);
+pub struct Dashmap<K: Key>(DashMap<K, u64, Foldhash>);
 
-impl<K: Key, V: Value> Lookup for Dashmap<K, V> {
+impl<K: Key> Lookup for Dashmap<K> {
     const NAME: &'static str = "dashmap";
     type Key = K;
-    type Value = V;
-    type Session<'t> = &'t DashMap<K, V, Foldhash>;
+    type Session<'t> = &'t DashMap<K, u64, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         map.get(key).map(|entry| *entry)
     }
 }
 
-impl<K: Key, V: Value> Table for Dashmap<K, V> {
+impl<K: Key> Table for Dashmap<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(DashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
-    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.insert(key, value).is_none()
     }
 
     #[inline(always)]
-    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         match map.entry(key) {
             Entry::Occupied(_) => false,
             Entry::Vacant(entry) => {
@@ -44,11 +43,6 @@ impl<K: Key, V: Value> Table for Dashmap<K, V> {
                 true
             }
         }
-    }
-
-    #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.get_mut(key.view()).map(|mut present| *present = value).is_some()
     }
 
     #[inline(always)]
@@ -61,7 +55,7 @@ impl<K: Key, V: Value> Table for Dashmap<K, V> {
     }
 
     #[inline(always)]
-    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         map.iter().for_each(|entry| visit(*entry));
     }
 }

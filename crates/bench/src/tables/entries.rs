@@ -1,5 +1,5 @@
-//! The entries of the tables. Key and value of entry `i` are functions of `i`, so that every result
-//! can be checked.
+//! The entries of the tables. The key of entry `i` is a function of `i`, and its value is `i`, so that every
+//! result can be checked.
 
 use std::borrow::Borrow;
 use std::fmt::Debug;
@@ -44,12 +44,6 @@ pub trait Key: Borrow<Self::View> + Hash + Ord + Clone + Debug + Relocatable {
 
     /// Returns the owned key of a borrowed one.
     fn own(view: &Self::View) -> Self;
-
-    /// Returns the borrowed form of this key.
-    #[inline(always)]
-    fn view(&self) -> &Self::View {
-        self.borrow()
-    }
 
     /// Returns key number `index`, for lookups.
     fn probe(index: u64) -> Self::Probe;
@@ -126,9 +120,8 @@ impl Key for String {
     }
 }
 
-/// Returns a number below 2^48 that is different for each index that occurs: entries have indices
-/// below 2^36, to which [`ABSENT`](crate::harness::keys::ABSENT) or a multiple of 2^40 for each
-/// thread is added.
+/// Returns a number below 2^48 that is different for each index that occurs: below 2^36, or at most
+/// 2^36 above [`ABSENT`](crate::harness::keys::ABSENT).
 #[inline(always)]
 const fn scramble_48(index: u64) -> u64 {
     const MASK: u64 = (1 << 48) - 1;
@@ -145,27 +138,6 @@ fn spell(number: u64) -> [u8; MIN_LETTERS] {
     let quarters = (halves & 0x0000_0fff_0000_0fff) | (halves & 0x00ff_f000_00ff_f000) << 4;
     let sixes = (quarters & 0x003f_003f_003f_003f) | (quarters & 0x0fc0_0fc0_0fc0_0fc0) << 2;
     (sixes + u64::from_ne_bytes([b'0'; MIN_LETTERS])).to_le_bytes()
-}
-
-/// A value from which the index of its entry can be computed.
-pub trait Value: Copy + Eq + Hash + Debug + Relocatable {
-    /// Returns the value of entry number `index`.
-    fn of(index: u64) -> Self;
-
-    /// Returns the index of the entry that has this value.
-    fn index(self) -> u64;
-}
-
-impl Value for u64 {
-    #[inline(always)]
-    fn of(index: u64) -> Self {
-        index
-    }
-
-    #[inline(always)]
-    fn index(self) -> u64 {
-        self
-    }
 }
 
 #[cfg(test)]
@@ -197,13 +169,5 @@ mod tests {
     #[test]
     fn letters_spell_six_bits_each() {
         assert_eq!(&spell(0x3f << 42 | 2 << 12 | 1), b"1020000o");
-        // The keys of the threads in a mix.
-        let threads: HashSet<u64> = (1..=1025).map(|thread| scramble_48(thread << 40)).collect();
-        assert_eq!(threads.len(), 1025);
-    }
-
-    #[test]
-    fn values_tell_their_index() {
-        assert_eq!(<u64 as Value>::of(7).index(), 7);
     }
 }

@@ -9,13 +9,13 @@ use relativist::flat::{FlatMap as HashMap, Pinned};
 use super::{Handle, Lookup, Table, View, pinned_map};
 use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 #[derive(Debug)]
-pub struct Flat<K: Key, V: Value>(HashMap<K, V, Foldhash>);
+pub struct Flat<K: Key>(HashMap<K, u64, Foldhash>);
 
 pinned_map! {
-    Flat, "relativist flat", "relativist flat, handle", Pinned<'t, K, V, Foldhash>;
+    Flat, "relativist flat", "relativist flat, handle", Pinned<'t, K, u64, Foldhash>;
 
     /// Waits until the background worker has finished resizing, at most a minute, and until removed
     /// entries are freed.

@@ -3,52 +3,40 @@
 use std::sync::Arc;
 
 use scc::Guard;
-use scc::hash_index::{Entry, HashIndex};
+use scc::hash_index::HashIndex;
 
 use super::{Handle, Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 /// `HashIndex` with a guard per operation, which `peek_with` makes.
 #[derive(Debug)]
-pub struct SccIndex<K: Key, V: Value>(HashIndex<K, V, Foldhash>);
+pub struct SccIndex<K: Key>(HashIndex<K, u64, Foldhash>);
 
-impl<K: Key, V: Value> Lookup for SccIndex<K, V> {
+impl<K: Key> Lookup for SccIndex<K> {
     const NAME: &'static str = "scc::HashIndex";
     type Key = K;
-    type Value = V;
-    type Session<'t> = &'t HashIndex<K, V, Foldhash>;
+    type Session<'t> = &'t HashIndex<K, u64, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get(index: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(index: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         index.peek_with(key, |_, value| *value)
     }
 }
 
-impl<K: Key, V: Value> Table for SccIndex<K, V> {
+impl<K: Key> Table for SccIndex<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(HashIndex::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
-    fn try_insert(index: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn try_insert(index: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         index.insert_sync(key, value).is_ok()
-    }
-
-    #[inline(always)]
-    fn replace(index: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        match index.entry_sync(key) {
-            Entry::Occupied(mut entry) => {
-                entry.update(value);
-                true
-            }
-            Entry::Vacant(_) => false,
-        }
     }
 
     #[inline(always)]
@@ -61,7 +49,7 @@ impl<K: Key, V: Value> Table for SccIndex<K, V> {
     }
 
     #[inline(always)]
-    fn for_each(index: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+    fn for_each(index: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         index.iter(&Guard::new()).for_each(|(_, value)| visit(*value));
     }
 
@@ -70,18 +58,17 @@ impl<K: Key, V: Value> Table for SccIndex<K, V> {
     }
 }
 
-impl<K: Key, V: Value> Lookup for Handle<SccIndex<K, V>> {
+impl<K: Key> Lookup for Handle<SccIndex<K>> {
     const NAME: &'static str = "scc::HashIndex, handle";
     type Key = K;
-    type Value = V;
-    type Session<'t> = (&'t HashIndex<K, V, Foldhash>, Guard);
+    type Session<'t> = (&'t HashIndex<K, u64, Foldhash>, Guard);
 
     fn session(&self) -> Self::Session<'_> {
         (&self.0.0, Guard::new())
     }
 
     #[inline(always)]
-    fn get((index, guard): &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get((index, guard): &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         index.peek(key, guard).copied()
     }
 }

@@ -11,48 +11,42 @@ use hashbrown::HashMap;
 use super::{Handle, Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 const NAME: &str = "hashbrown, unsynchronised";
 
 /// hashbrown for workloads with updates, which use one thread.
 #[derive(Debug)]
-pub struct Hashbrown<K, V>(RwLock<HashMap<K, V, Foldhash>>);
+pub struct Hashbrown<K>(RwLock<HashMap<K, u64, Foldhash>>);
 
-impl<K: Key, V: Value> Lookup for Hashbrown<K, V> {
+impl<K: Key> Lookup for Hashbrown<K> {
     const NAME: &'static str = NAME;
     type Key = K;
-    type Value = V;
-    type Session<'t> = RwLockWriteGuard<'t, HashMap<K, V, Foldhash>>;
+    type Session<'t> = RwLockWriteGuard<'t, HashMap<K, u64, Foldhash>>;
 
     fn session(&self) -> Self::Session<'_> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         map.get(key).copied()
     }
 }
 
-impl<K: Key, V: Value> Table for Hashbrown<K, V> {
+impl<K: Key> Table for Hashbrown<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(RwLock::new(HashMap::with_capacity_and_hasher(capacity, Foldhash::default())))
     }
 
     #[inline(always)]
-    fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.insert(key, value).is_none()
     }
 
     #[inline(always)]
-    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.try_insert(key, value).is_ok()
-    }
-
-    #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.get_mut(key.view()).map(|present| *present = value).is_some()
     }
 
     #[inline(always)]
@@ -65,7 +59,7 @@ impl<K: Key, V: Value> Table for Hashbrown<K, V> {
     }
 
     #[inline(always)]
-    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         map.values().for_each(|value| visit(*value));
     }
 
@@ -75,18 +69,17 @@ impl<K: Key, V: Value> Table for Hashbrown<K, V> {
 }
 
 /// Lookups by any number of threads.
-impl<K: Key, V: Value> Lookup for Handle<Hashbrown<K, V>> {
+impl<K: Key> Lookup for Handle<Hashbrown<K>> {
     const NAME: &'static str = NAME;
     type Key = K;
-    type Value = V;
-    type Session<'t> = RwLockReadGuard<'t, HashMap<K, V, Foldhash>>;
+    type Session<'t> = RwLockReadGuard<'t, HashMap<K, u64, Foldhash>>;
 
     fn session(&self) -> Self::Session<'_> {
         self.0.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         map.get(key).copied()
     }
 }

@@ -12,12 +12,10 @@ pub mod candidate;
 pub mod dashmap;
 pub mod entries;
 pub mod flat;
-pub mod flurry;
 #[cfg(feature = "cc")]
 pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;
-pub mod mixes;
 pub mod papaya;
 pub mod relativist;
 pub mod rwlock;
@@ -26,15 +24,13 @@ pub mod scc;
 use std::sync::Arc;
 
 use crate::tables::candidate::Lookups;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 /// A table that many threads read.
 pub trait Lookup: Send + Sync + 'static {
     const NAME: &'static str;
 
     type Key: Key;
-
-    type Value: Value;
 
     /// What a thread keeps between operations: a guard, or a reference to the table if each
     /// operation has a guard of its own.
@@ -44,7 +40,7 @@ pub trait Lookup: Send + Sync + 'static {
     fn session(&self) -> Self::Session<'_>;
 
     /// Looks up `key`, including everything that a single lookup outside of a loop needs.
-    fn get(session: &mut Self::Session<'_>, key: &View<Self>) -> Option<Self::Value>;
+    fn get(session: &mut Self::Session<'_>, key: &View<Self>) -> Option<u64>;
 }
 
 /// The borrowed form of the keys of `T`.
@@ -58,16 +54,12 @@ pub trait Table: Lookup + Sized {
 
     /// Inserts a key that should be absent, by the library's cheapest method. Returns false if it
     /// was present.
-    fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool {
+    fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: u64) -> bool {
         Self::try_insert(session, key, value)
     }
 
     /// Inserts a key if it is absent. Returns false, and changes nothing, if it was present.
-    fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
-
-    /// Replaces the value of a key that should be present, by the library's cheapest method.
-    /// Returns false if it was absent; some methods insert it in this case.
-    fn replace(session: &mut Self::Session<'_>, key: Self::Key, value: Self::Value) -> bool;
+    fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: u64) -> bool;
 
     /// Removes a key. Returns false if it was absent.
     fn remove(session: &mut Self::Session<'_>, key: &View<Self>) -> bool;
@@ -76,7 +68,7 @@ pub trait Table: Lookup + Sized {
     fn clear(session: &mut Self::Session<'_>);
 
     /// Calls `visit` with all values.
-    fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(Self::Value));
+    fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(u64));
 
     /// Waits until the table's background work is done, if that can be observed.
     fn settle(&self) {}
@@ -96,40 +88,34 @@ pub struct Handle<T>(pub Arc<T>);
 /// implementation of [`Table`].
 macro_rules! pinned_map {
     ($adapter:ident, $name:literal, $handle:literal, $session:ty; $($more:item)*) => {
-        impl<K: Key, V: Value> Lookup for $adapter<K, V> {
+        impl<K: Key> Lookup for $adapter<K> {
             const NAME: &'static str = $name;
             type Key = K;
-            type Value = V;
-            type Session<'t> = &'t HashMap<K, V, Foldhash>;
+                    type Session<'t> = &'t HashMap<K, u64, Foldhash>;
 
             fn session(&self) -> Self::Session<'_> {
                 &self.0
             }
 
             #[inline(always)]
-            fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+            fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
                 map.pin().get(key).copied()
             }
         }
 
-        impl<K: Key, V: Value> Table for $adapter<K, V> {
+        impl<K: Key> Table for $adapter<K> {
             fn with_capacity(capacity: usize) -> Self {
                 Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
             }
 
             #[inline(always)]
-            fn insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+            fn insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
                 map.pin().insert(key, value).is_none()
             }
 
             #[inline(always)]
-            fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+            fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
                 map.pin().try_insert(key, value).is_ok()
-            }
-
-            #[inline(always)]
-            fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-                map.pin().insert(key, value).is_some()
             }
 
             #[inline(always)]
@@ -142,25 +128,24 @@ macro_rules! pinned_map {
             }
 
             #[inline(always)]
-            fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+            fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
                 map.pin().iter().for_each(|(_, value)| visit(*value));
             }
 
             $($more)*
         }
 
-        impl<K: Key, V: Value> Lookup for Handle<$adapter<K, V>> {
+        impl<K: Key> Lookup for Handle<$adapter<K>> {
             const NAME: &'static str = $handle;
             type Key = K;
-            type Value = V;
-            type Session<'t> = $session;
+                    type Session<'t> = $session;
 
             fn session(&self) -> Self::Session<'_> {
                 self.0.0.pin()
             }
 
             #[inline(always)]
-            fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+            fn get(pinned: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
                 pinned.get(key).copied()
             }
         }

@@ -8,13 +8,13 @@ use papaya::{HashMap, HashMapRef, LocalGuard};
 use super::{Handle, Lookup, Table, View, pinned_map};
 use crate::harness::hashers::Foldhash;
 use crate::tables::candidate::Lookups;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 #[derive(Debug)]
-pub struct Papaya<K: Key, V: Value>(HashMap<K, V, Foldhash>);
+pub struct Papaya<K: Key>(HashMap<K, u64, Foldhash>);
 
 pinned_map! {
-    Papaya, "papaya", "papaya, handle", HashMapRef<'t, K, V, Foldhash, LocalGuard<'t>>;
+    Papaya, "papaya", "papaya, handle", HashMapRef<'t, K, u64, Foldhash, LocalGuard<'t>>;
 
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![Arc::clone(&self) as _, Arc::new(Handle(self))]

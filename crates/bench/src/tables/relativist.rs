@@ -4,7 +4,7 @@ use std::array::from_fn;
 use std::borrow::Borrow;
 use std::sync::Arc;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use relativist::{HashMap, Pinned};
 
@@ -12,13 +12,13 @@ use super::{Handle, Lookup, Table, View, pinned_map};
 use crate::harness::hashers::Foldhash;
 use crate::harness::keys::Indices;
 use crate::tables::candidate::{BATCH, Lookups};
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 #[derive(Debug)]
-pub struct Relativist<K: Key, V: Value>(HashMap<K, V, Foldhash>);
+pub struct Relativist<K: Key>(HashMap<K, u64, Foldhash>);
 
 pinned_map! {
-    Relativist, "relativist", "relativist, handle", Pinned<'t, K, V, Foldhash>;
+    Relativist, "relativist", "relativist, handle", Pinned<'t, K, u64, Foldhash>;
 
     /// Waits until the background worker has finished resizing: no resize is in progress, and none
     /// has happened since the last check. Gives up after a minute. Then waits until removed entries
@@ -44,10 +44,10 @@ pinned_map! {
 /// Looks up 32 keys per call, with one guard per call.
 struct Batched<T>(Arc<T>);
 
-impl<K: Key, V: Value> Batched<Relativist<K, V>> {
+impl<K: Key> Batched<Relativist<K>> {
     /// Looks up a batch. Returns the number of results for which `is_wrong` is true.
     #[inline(always)]
-    fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<V>) -> bool) -> u64 {
+    fn count_batch(&self, indices: &mut Indices, is_wrong: impl Fn(u64, Option<u64>) -> bool) -> u64 {
         let map = &self.0.0;
         let mut wrong = 0;
         for _ in 0..BATCH / 32 {
@@ -62,28 +62,18 @@ impl<K: Key, V: Value> Batched<Relativist<K, V>> {
     }
 }
 
-impl<K: Key, V: Value> Lookups for Batched<Relativist<K, V>> {
+impl<K: Key> Lookups for Batched<Relativist<K>> {
     fn name(&self) -> &'static str {
         "relativist, get_many(32)"
     }
 
     #[inline(never)]
     fn hits(&self, indices: &mut Indices) -> u64 {
-        self.count_batch(indices, |index, value| value != Some(V::of(index)))
+        self.count_batch(indices, |index, value| value != Some(index))
     }
 
     #[inline(never)]
     fn misses(&self, indices: &mut Indices) -> u64 {
         self.count_batch(indices, |_, value| value.is_some())
-    }
-
-    fn linger(&self, indices: &mut Indices, time: Duration) -> u64 {
-        let _guard = relativist::read();
-        let began = Instant::now();
-        let mut wrong = 0;
-        while began.elapsed() < time {
-            wrong += self.hits(indices);
-        }
-        wrong
     }
 }

@@ -4,40 +4,34 @@ use scc::HashMap;
 
 use super::{Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
-use crate::tables::entries::{Key, Value};
+use crate::tables::entries::Key;
 
 #[derive(Debug)]
-pub struct SccMap<K: Key, V: Value>(HashMap<K, V, Foldhash>);
+pub struct SccMap<K: Key>(HashMap<K, u64, Foldhash>);
 
-impl<K: Key, V: Value> Lookup for SccMap<K, V> {
+impl<K: Key> Lookup for SccMap<K> {
     const NAME: &'static str = "scc::HashMap";
     type Key = K;
-    type Value = V;
-    type Session<'t> = &'t HashMap<K, V, Foldhash>;
+    type Session<'t> = &'t HashMap<K, u64, Foldhash>;
 
     fn session(&self) -> Self::Session<'_> {
         &self.0
     }
 
     #[inline(always)]
-    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<V> {
+    fn get(map: &mut Self::Session<'_>, key: &K::View) -> Option<u64> {
         map.read_sync(key, |_, value| *value)
     }
 }
 
-impl<K: Key, V: Value> Table for SccMap<K, V> {
+impl<K: Key> Table for SccMap<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
     }
 
     #[inline(always)]
-    fn try_insert(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
+    fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.insert_sync(key, value).is_ok()
-    }
-
-    #[inline(always)]
-    fn replace(map: &mut Self::Session<'_>, key: K, value: V) -> bool {
-        map.update_sync(key.view(), |_, present| *present = value).is_some()
     }
 
     #[inline(always)]
@@ -50,7 +44,7 @@ impl<K: Key, V: Value> Table for SccMap<K, V> {
     }
 
     #[inline(always)]
-    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(V)) {
+    fn for_each(map: &mut Self::Session<'_>, mut visit: impl FnMut(u64)) {
         map.iter_sync(|_, value| {
             visit(*value);
             true

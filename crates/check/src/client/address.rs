@@ -43,6 +43,19 @@ impl Address {
         connect().with_context(|| format!("cannot connect to {self}"))
     }
 
+    /// Opens a connection within this time.
+    ///
+    /// # Errors
+    /// No server listens at the address.
+    pub fn connect_within(&self, patience: Duration) -> std::io::Result<Socket> {
+        let (socket, address) = self.socket()?;
+        match self {
+            Self::Tcp(_) => socket.connect_timeout(&address, patience)?,
+            Self::Unix(_) => socket.connect(&address)?,
+        }
+        Ok(socket)
+    }
+
     /// Opens a non-blocking connection. It is established when the socket becomes writable without
     /// an error.
     ///

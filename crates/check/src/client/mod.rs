@@ -1,6 +1,7 @@
 //! The client side of a connection to a memcached server.
 
 mod address;
+pub mod reply;
 
 use std::time::Duration;
 

@@ -1,18 +1,14 @@
 //! Requests and replies of the binary protocol.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::reply::{Parsed, Refusal, Reply, Reported};
+use super::reply::{Parsed, Refusal, Reply};
 use super::request::{Ask, Mode, Names, Pool, Request};
+use crate::client::reply::{Answer, Code, Encoding, MAX_VALUE, Received, Reported, read};
 use crate::client::shown;
-
-pub(super) const HEADER: usize = 24;
 
 /// The expiry in a counting request that must not create an item.
 const DO_NOT_CREATE: u32 = u32::MAX;
-
-/// The maximum size of a reply to these requests.
-const MAX_BODY: usize = 1 << 22;
 
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
     let (mut extras, mut value, mut cas) = (Vec::new(), Vec::new(), 0);
@@ -79,60 +75,58 @@ fn opcode(request: &Request) -> u8 {
 
 /// Parses the beginning of the input as the reply to `request`.
 pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed> {
-    let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Parsed::Part(HEADER)) };
-    ensure!(header[0] == 0x81, "not a reply: {}", shown(header));
-    let number = u32::from_be_bytes([header[12], header[13], header[14], header[15]]);
+    let (answer, whole) = match read(Encoding::Binary, input, MAX_VALUE)? {
+        Received::Whole(answer, whole) => (answer, whole),
+        Received::Part(needed) => return Ok(Parsed::Part(needed)),
+    };
+    let (of, number) = answer.opcode_and_opaque();
     if request.is_quiet && number != request.number {
         return Ok(Parsed::Silent);
     }
-    ensure!(number == request.number && header[1] == opcode(request), "a reply to another request: {}", shown(header));
-    let body = u32::from_be_bytes([header[8], header[9], header[10], header[11]]) as usize;
-    ensure!(body <= MAX_BODY, "a reply of {body} bytes");
-    let Some(body) = input.get(HEADER..HEADER + body) else { return Ok(Parsed::Part(HEADER + body)) };
-    let whole = HEADER + body.len();
-    let cas = header[16..].iter().fold(0, |cas, byte| cas << 8 | u64::from(*byte));
-    let reply = match u16::from_be_bytes([header[6], header[7]]) {
-        0 if request.ask == Ask::Fence => return Ok(Parsed::Whole(Vec::new(), whole)),
-        0 => {
-            let (key, extras) = (usize::from(u16::from_be_bytes([header[2], header[3]])), usize::from(header[4]));
-            let (extras, rest) = body.split_at_checked(extras).context("extras beyond the body")?;
-            let (key, value) = rest.split_at_checked(key).context("a key beyond the body")?;
+    let is_its_own = number == request.number && of == opcode(request);
+    ensure!(is_its_own, "a reply to another request: {}", shown(answer.head));
+    let reply = match answer.code {
+        Code::Fence => return Ok(Parsed::Whole(Vec::new(), whole)),
+        Code::Done => {
             let wanted = if requests_key(request) { names.of(request.keys[0].0) } else { Vec::new() };
-            ensure!(key == wanted, "a reply about {} instead of {}", shown(key), shown(&wanted));
-            Reply::Done(reported(request, cas, extras, value)?)
+            ensure!(answer.key == wanted, "a reply about {} instead of {}", shown(answer.key), shown(&wanted));
+            Reply::Done(reported(request, answer)?)
         }
-        status => failure(&request.ask, status)?,
+        code => failure(&request.ask, code).with_context(|| format!("a wrong status: {}", shown(answer.head)))?,
     };
     Ok(Parsed::Whole(vec![reply], whole))
 }
 
-fn reported(request: &Request, cas: u64, extras: &[u8], value: &[u8]) -> Result<Reported> {
-    let cas = Some(cas).filter(|_| !matches!(request.ask, Ask::Delete { .. }));
-    let mut reported = Reported { cas, ..Reported::default() };
-    match request.ask {
-        Ask::Get { .. } => {
-            let flags = extras.try_into().context("no flags")?;
-            (reported.flags, reported.value) = (Some(u32::from_be_bytes(flags)), Some(value.to_vec()));
+fn reported(request: &Request, answer: Answer<'_>) -> Result<Reported> {
+    let (reported, _) = answer.properties()?;
+    let value = reported.value.unwrap_or_default();
+    let only = Reported { cas: reported.cas, ..Reported::default() };
+    Ok(match request.ask {
+        Ask::Get { .. } => Reported { flags: Some(reported.flags.context("no flags")?), value: Some(value), ..only },
+        Ask::Count { .. } => {
+            let number = value[..].try_into().context("no number")?;
+            Reported { number: Some(u64::from_be_bytes(number)), ..only }
         }
-        Ask::Count { .. } => reported.number = Some(u64::from_be_bytes(value.try_into().context("no number")?)),
-        _ => ensure!(value.is_empty(), "an unrequested value: {}", shown(value)),
-    }
-    Ok(reported)
+        _ => {
+            ensure!(value.is_empty(), "an unrequested value: {}", shown(&value));
+            Reported { cas: only.cas.filter(|_| !matches!(request.ask, Ask::Delete { .. })), ..only }
+        }
+    })
 }
 
-/// Converts an error status to the reply that the text protocols send in that case.
-fn failure(ask: &Ask, status: u16) -> Result<Reply> {
+/// Converts an error to the reply that the text protocols send in that case.
+fn failure(ask: &Ask, code: Code) -> Option<Reply> {
     let is_added = matches!(ask, Ask::Store { mode: Mode::Add, compare: None, .. });
     let is_replaced = matches!(ask, Ask::Store { mode: Mode::Replace, compare: None, .. });
-    Ok(match status {
-        1 if is_replaced => Reply::NotStored,
-        1 => Reply::NotFound,
-        2 if is_added => Reply::NotStored,
-        2 => Reply::Exists,
-        3 => Reply::Refused(Refusal::TooLarge),
-        5 => Reply::NotStored,
-        6 => Reply::NotNumeric,
-        0x82 => Reply::Refused(Refusal::OutOfMemory),
-        _ => bail!("status {status:#x}"),
+    Some(match code {
+        Code::NotFound if is_replaced => Reply::NotStored,
+        Code::NotFound => Reply::NotFound,
+        Code::Exists if is_added => Reply::NotStored,
+        Code::Exists => Reply::Exists,
+        Code::TooLarge => Reply::Refused(Refusal::TooLarge),
+        Code::NotStored => Reply::NotStored,
+        Code::NotNumeric => Reply::NotNumeric,
+        Code::OutOfMemory => Reply::Refused(Refusal::OutOfMemory),
+        _ => return None,
     })
 }

@@ -24,11 +24,12 @@ use rand::{RngExt, SeedableRng};
 use super::connection::{Connection, Ending, Pace, Taken};
 use super::draw::Draw;
 use super::model::{Question, Slot};
-use super::reply::{Parsed, Refusal, Reply, Reported};
+use super::reply::{Parsed, Refusal, Reply};
 use super::request::{Ask, Dialect, Key, Names, Request, scramble};
 use super::shared::{Common, Floor, lock};
 use super::{binary, serving, text};
 use crate::client::Address;
+use crate::client::reply::Reported;
 
 /// The number of remembered requests and replies. When a reply is wrong, the last `SHOWN` are
 /// shown, and `SHOWN_OF_KEY` earlier ones about the same key.

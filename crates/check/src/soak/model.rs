@@ -9,8 +9,9 @@ use std::fmt;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::reply::{Refusal, Reply, Reported};
+use super::reply::{Refusal, Reply};
 use super::request::{Ask, Dialect, Exptime, Mode, Pool};
+use crate::client::reply::Reported;
 
 /// The earliest and the latest second at which an operation may have happened, by the server's
 /// clock.

@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 
 use anyhow::{Context, Result, ensure};
+use relativist_memcache::binary::HEADER;
 use socket2::Socket;
 
 use super::Plan;
-use super::binary::HEADER;
+use crate::client::reply::{Encoding, Received, read};
 use crate::client::{self, Address, PATIENCE};
 
 /// How many connections are tried in a row. Each may be closed without a reply, if the server is
@@ -18,7 +19,10 @@ use crate::client::{self, Address, PATIENCE};
 const MAX_ATTEMPTS: u32 = 10;
 
 /// The maximum size of a statistic, in bytes.
-const MAX_STATISTIC: u32 = 1 << 16;
+const MAX_STATISTIC: usize = 1 << 16;
+
+/// The opcode of a request for statistics.
+const STAT: u8 = 0x10;
 
 /// Returns how many new connections to try until one is served.
 pub(super) fn attempts(plan: &Plan) -> u32 {
@@ -75,20 +79,25 @@ pub(super) fn process(plan: &Plan, socket: &mut Socket, is_binary: bool) -> Resu
 /// Returns the value of a statistic; empty if the server does not have it. A reply without a name
 /// ends the list.
 fn binary_statistic(socket: &mut Socket, name: &[u8]) -> Result<Vec<u8>> {
-    socket.write_all(&[&[0x80, 0x10][..], &[0; HEADER - 2]].concat())?;
-    let mut found = Vec::new();
+    socket.write_all(&[&[0x80, STAT][..], &[0; HEADER - 2]].concat())?;
+    let (mut input, mut found) = (Vec::new(), Vec::new());
     loop {
-        let mut header = [0; HEADER];
-        socket.read_exact(&mut header).context("no reply to a request for statistics")?;
-        ensure!(header[..2] == [0x81, 0x10], "not a statistic: {}", header.escape_ascii());
-        let length = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-        ensure!(length <= MAX_STATISTIC, "a statistic of {length} bytes");
-        let mut body = vec![0; length as usize];
-        socket.read_exact(&mut body).context("not a whole statistic")?;
-        match usize::from(u16::from_be_bytes([header[2], header[3]])) {
-            0 => return Ok(found),
-            length if body.get(..length) == Some(name) => found = body.split_off(length),
-            _ => (),
+        let arrived = input.len();
+        match read(Encoding::Binary, &input, MAX_STATISTIC)? {
+            Received::Part(needed) => {
+                input.resize(needed, 0);
+                socket.read_exact(&mut input[arrived..]).context("no reply to a request for statistics")?;
+            }
+            Received::Whole(answer, _) => {
+                let is_statistic = answer.opcode_and_opaque().0 == STAT;
+                ensure!(is_statistic, "not a statistic: {}", answer.head.escape_ascii());
+                match answer.key {
+                    b"" => return Ok(found),
+                    key if key == name => found = answer.value.unwrap_or_default().to_vec(),
+                    _ => (),
+                }
+                input.clear();
+            }
         }
     }
 }

@@ -16,8 +16,9 @@ use rand::rngs::SmallRng;
 use super::Plan;
 use super::evictions::Ledger;
 use super::model::When;
-use super::reply::{Facts, Reply, Reported};
+use super::reply::Reply;
 use super::request::{Ask, Key, Mark, Mode, Pool, Request, Text};
+use crate::client::reply::{Facts, Reported};
 
 const VALUES: u16 = 16;
 const COUNTERS: u16 = 8;

@@ -5,11 +5,10 @@ use std::io::Write as _;
 use anyhow::{Context, Result, bail, ensure};
 use relativist_memcache::encode_key;
 
-use super::reply::{Facts, Parsed, Refusal, Reply, Reported};
+use super::reply::{Parsed, Refusal, Reply};
 use super::request::{Ask, Dialect, Key, Mode, Names, Pool, Request};
+use crate::client::reply::{Answer, Code, Encoding, MAX_VALUE, Received, Reported, decimal, read};
 use crate::client::shown;
-
-const MAX_LINE: usize = 2048;
 
 pub(super) fn push(request: &Request, names: &Names, pool: &Pool, out: &mut Vec<u8>) {
     match request.dialect {
@@ -176,63 +175,41 @@ pub(super) fn parse(request: &Request, names: &Names, input: &[u8]) -> Result<Pa
     if request.dialect == Dialect::Classic && request.is_quiet {
         return Ok(Parsed::Silent);
     }
-    let Some((line, after)) = line(input)? else { return Ok(Parsed::Part(input.len() + 1)) };
+    let (answer, after) = match read(Encoding::Text, input, MAX_VALUE)? {
+        Received::Whole(answer, after) => (answer, after),
+        Received::Part(needed) => return Ok(Parsed::Part(needed)),
+    };
     match (request.dialect, &request.ask) {
-        (_, Ask::Fence) if line == b"MN" => Ok(Parsed::Whole(Vec::new(), after)),
-        (_, Ask::Fence) => bail!("a reply without a request: {}", shown(line)),
-        (Dialect::Meta, _) => parse_meta(request, line, &input[after..], after),
+        (_, Ask::Fence) if answer.code == Code::Fence => Ok(Parsed::Whole(Vec::new(), after)),
+        (_, Ask::Fence) => bail!("a reply without a request: {}", shown(answer.head)),
+        (Dialect::Meta, _) => parse_meta(request, answer, after),
         (_, Ask::Get { .. }) => parse_values(request, names, input),
-        _ => Ok(Parsed::Whole(vec![parse_line(request, line)?], after)),
+        _ => Ok(Parsed::Whole(vec![parse_line(request, answer)?], after)),
     }
 }
 
-/// Returns the first line without its end, and the position of the next line.
-fn line(input: &[u8]) -> Result<Option<(&[u8], usize)>> {
-    let Some(end) = memchr::memchr(b'\n', &input[..input.len().min(MAX_LINE)]) else {
-        ensure!(input.len() < MAX_LINE, "a line without an end: {}", shown(input));
-        return Ok(None);
-    };
-    let line = input[..end].strip_suffix(b"\r").with_context(|| format!("no CR: {}", shown(&input[..end])))?;
-    Ok(Some((line, end + 1)))
-}
-
-fn parse_line(request: &Request, line: &[u8]) -> Result<Reply> {
+fn parse_line(request: &Request, answer: Answer<'_>) -> Result<Reply> {
     let done = || Reply::Done(Reported::default());
-    Ok(match (&request.ask, line) {
+    Ok(match (&request.ask, answer.head) {
         (Ask::Store { .. }, b"STORED") | (Ask::Touch { .. }, b"TOUCHED") | (Ask::Delete { .. }, b"DELETED") => done(),
         (Ask::Store { .. }, b"NOT_STORED") => Reply::NotStored,
         (Ask::Store { .. }, b"EXISTS") => Reply::Exists,
         (_, b"NOT_FOUND") => Reply::NotFound,
-        (Ask::Count { .. }, _) if line.first().is_some_and(u8::is_ascii_digit) => {
-            Reply::Done(Reported { number: Some(decimal(line)?), ..Reported::default() })
+        (Ask::Count { .. }, digits) if answer.value.is_some() => {
+            Reply::Done(Reported { number: Some(decimal(digits)?), ..Reported::default() })
         }
-        _ => parse_error(line)?,
+        _ => parse_error(answer)?,
     })
 }
 
-fn parse_error(line: &[u8]) -> Result<Reply> {
-    Ok(match line {
-        b"CLIENT_ERROR cannot increment or decrement non-numeric value" => Reply::NotNumeric,
-        b"SERVER_ERROR object too large for cache" => Reply::Refused(Refusal::TooLarge),
-        b"SERVER_ERROR Out of memory during read" => Reply::Refused(Refusal::Midway),
-        _ if line.starts_with(b"SERVER_ERROR out of memory") => Reply::Refused(Refusal::OutOfMemory),
-        _ => bail!("not a reply: {}", shown(line)),
+fn parse_error(answer: Answer<'_>) -> Result<Reply> {
+    Ok(match answer.code {
+        Code::NotNumeric => Reply::NotNumeric,
+        Code::TooLarge => Reply::Refused(Refusal::TooLarge),
+        Code::Midway => Reply::Refused(Refusal::Midway),
+        Code::OutOfMemory => Reply::Refused(Refusal::OutOfMemory),
+        _ => bail!("not a reply: {}", shown(answer.head)),
     })
-}
-
-fn decimal<T: std::str::FromStr>(digits: &[u8]) -> Result<T> {
-    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
-    number.with_context(|| format!("not a number: {}", shown(digits)))
-}
-
-/// Returns the value at the beginning of `input` and its length with the line end. If the value is
-/// incomplete, returns the number of bytes needed.
-fn value(input: &[u8], length: usize) -> Result<std::result::Result<(Vec<u8>, usize), usize>> {
-    let whole = length + 2;
-    let Some(bytes) = input.get(..whole) else { return Ok(Err(whole)) };
-    let value =
-        bytes.strip_suffix(b"\r\n").with_context(|| format!("a value that does not end after {length} bytes"))?;
-    Ok(Ok((value.to_vec(), whole)))
 }
 
 /// Parses the reply to a classic `get`: the found items, in the order of the keys.
@@ -240,89 +217,49 @@ fn parse_values(request: &Request, names: &Names, input: &[u8]) -> Result<Parsed
     let mut keys = request.keys.iter().map(|(key, _)| names.of(*key));
     let (mut replies, mut at) = (Vec::new(), 0);
     loop {
-        let Some((line, length)) = line(&input[at..])? else { return Ok(Parsed::Part(input.len() + 1)) };
-        at += length;
-        if line == b"END" {
+        let answer = match read(Encoding::Text, &input[at..], MAX_VALUE)? {
+            Received::Whole(answer, length) => {
+                at += length;
+                answer
+            }
+            Received::Part(needed) => return Ok(Parsed::Part(at + needed)),
+        };
+        if answer.code == Code::End {
             replies.extend(keys.map(|_| Reply::NotFound));
             return Ok(Parsed::Whole(replies, at));
         }
-        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let (name, flags, length, cas) = match (words[..].strip_prefix(&[&b"VALUE"[..]]), asks_for_cas(request)) {
-            (Some(&[name, flags, length]), false) => (name, flags, length, None),
-            (Some(&[name, flags, length, cas]), true) => (name, flags, length, Some(decimal(cas)?)),
-            _ => bail!("not an item: {}", shown(line)),
-        };
-        let Some(skipped) = keys.position(|key| key == name) else {
-            bail!("an unrequested item or flag: {}", shown(name))
-        };
-        let (value, taken) = match value(&input[at..], decimal(length)?)? {
-            Ok(whole) => whole,
-            Err(needed) => return Ok(Parsed::Part(at + needed)),
-        };
-        at += taken;
+        let is_item = answer.code == Code::Item && answer.cas.is_some() == asks_for_cas(request);
+        ensure!(is_item, "not an item: {}", shown(answer.head));
+        let skipped = keys.position(|key| key == answer.key);
+        let skipped = skipped.with_context(|| format!("an unrequested item or flag: {}", shown(answer.key)))?;
         replies.extend((0..skipped).map(|_| Reply::NotFound));
-        let reported = Reported { value: Some(value), flags: Some(decimal(flags)?), cas, ..Reported::default() };
-        replies.push(Reply::Done(reported));
+        replies.push(Reply::Done(answer.properties()?.0));
     }
 }
 
-fn parse_meta(request: &Request, line: &[u8], rest: &[u8], after: usize) -> Result<Parsed> {
-    let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
-    let code = words.next().unwrap_or_default();
-    let words: Vec<&[u8]> = words.collect();
+fn parse_meta(request: &Request, answer: Answer<'_>, after: usize) -> Result<Parsed> {
     let opaque = format!("O{}", request.number);
-    let is_its_own = words.contains(&opaque.as_bytes());
+    let is_its_own = answer.words().any(|word| word == opaque.as_bytes());
     if request.is_quiet && !is_its_own {
         return Ok(Parsed::Silent);
     }
     let whole = |reply| Ok(Parsed::Whole(vec![reply], after));
-    match code {
+    match answer.head {
         // memcached 1.6.18 returns only `EN` for a miss.
-        b"EN" if words.is_empty() || is_its_own => return whole(Reply::NotFound),
-        b"NF" if is_its_own => return whole(Reply::NotFound),
-        b"NS" if is_its_own => return whole(Reply::NotStored),
-        b"EX" if is_its_own => return whole(Reply::Exists),
-        b"HD" | b"VA" if is_its_own => (),
-        _ => return whole(parse_error(line)?),
+        b"EN" => return whole(Reply::NotFound),
+        [b'E', b'N', ..] | [b'N', b'F', ..] if is_its_own => return whole(Reply::NotFound),
+        [b'N', b'S', ..] if is_its_own => return whole(Reply::NotStored),
+        [b'E', b'X', ..] if is_its_own => return whole(Reply::Exists),
+        [b'H', b'D', ..] | [b'V', b'A', ..] if is_its_own => (),
+        _ => return whole(parse_error(answer)?),
     }
-    let is_get = matches!(request.ask, Ask::Get { .. } | Ask::Touch { .. });
-    let flags = if code == b"VA" { words.split_first().context("no length")?.1 } else { &words[..] };
-    let mut reported = reported(flags)?;
-    reported.facts = reported.facts.filter(|_| is_get);
-    if code == b"HD" {
-        return whole(Reply::Done(reported));
+    let (mut reported, others) = answer.properties()?;
+    if let Some(word) = others.iter().find(|word| word[0] != b'O') {
+        bail!("an unrequested item or flag: {}", shown(word));
     }
-    let (value, taken) = match value(rest, decimal(words[0])?)? {
-        Ok(whole) => whole,
-        Err(needed) => return Ok(Parsed::Part(after + needed)),
-    };
-    if is_get {
-        reported.value = Some(value);
-    } else {
-        reported.number = Some(decimal(&value)?);
+    if !matches!(request.ask, Ask::Get { .. } | Ask::Touch { .. }) {
+        reported.facts = None;
+        reported.number = reported.value.take().map(|digits| decimal(&digits)).transpose()?;
     }
-    Ok(Parsed::Whole(vec![Reply::Done(reported)], after + taken))
-}
-
-/// Parses the properties in the words of a meta reply. (Opaques were checked before.)
-fn reported(words: &[&[u8]]) -> Result<Reported> {
-    let (mut reported, mut facts) = (Reported::default(), Facts::default());
-    for word in words {
-        let Some((letter, token)) = word.split_first() else { continue };
-        match letter {
-            b's' => reported.size = Some(decimal(token)?),
-            b'f' => reported.flags = Some(decimal(token)?),
-            b'c' => reported.cas = Some(decimal(token)?),
-            b't' if token == b"-1" => reported.ttl = Some(None),
-            b't' => reported.ttl = Some(Some(decimal(token)?)),
-            b'h' => reported.was_fetched = Some(token == b"1"),
-            b'W' => facts.is_won = true,
-            b'X' => facts.is_stale = true,
-            b'Z' => facts.is_claimed = true,
-            b'O' => (),
-            _ => bail!("an unrequested item or flag: {}", shown(word)),
-        }
-    }
-    reported.facts = Some(facts);
-    Ok(reported)
+    whole(Reply::Done(reported))
 }

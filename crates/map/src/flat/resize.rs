@@ -32,7 +32,7 @@ use super::word::Word;
 use relativist_core::reentrancy;
 use relativist_core::sync::{AcqRel, MutexGuard, Relaxed, yield_now};
 use relativist_table::Resizing;
-use relativist_table::worker;
+use relativist_table::worker::{self, Progress};
 use relativist_table::{self as raw, AllocError};
 
 /// The maximum number of bits by which a resize shrinks a table. It is small, because a thread
@@ -327,7 +327,7 @@ where
     V: Relocatable,
     S: BuildHasher + Send + Sync + 'static,
 {
-    fn advance_resize(&self) -> bool {
+    fn advance_resize(&self) -> Progress {
         // Cleared before this thread reads the count, so that a later update makes a new request.
         // AcqRel: pairs with the exchange in `ask_worker`. This thread sees the updates that found
         // the flag set, and so made no request.
@@ -338,23 +338,23 @@ where
             let array = self.array(&guard);
             if let Some(next) = array.next() {
                 if !self.move_some(array, next, &guard) {
-                    return true;
+                    return Progress::WaitsBriefly;
                 }
                 continue;
             }
             if self.wanted(array.bits()).is_none() {
-                return false;
+                return Progress::Done;
             }
-            let Some(_resizer) = self.try_lock_resizer() else { return true };
+            let Some(_resizer) = self.try_lock_resizer() else { return Progress::WaitsBriefly };
             match self.begin(|present| self.wanted(present), &guard) {
                 Ok(Begun::Yes) => {}
                 // Without memory the table stays as it is, and a later update makes a new request.
-                Ok(Begun::NotNeeded) | Err(_) => return false,
+                Ok(Begun::NotNeeded) | Err(_) => return Progress::Done,
                 Ok(Begun::MustWait) => {
                     // The worker will look again, so updates need not make requests. Relaxed: a
                     // hint.
                     self.requested.store(true, Relaxed);
-                    return true;
+                    return Progress::WaitsForReaders;
                 }
             }
         }

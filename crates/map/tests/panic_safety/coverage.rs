@@ -1,5 +1,5 @@
 //! The lists of operations are complete: they contain each public function and each trait of maps,
-//! sets, handles and tables that is not named here.
+//! sets and handles that is not named here.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,14 +10,12 @@ use crate::tested::{self, IS_FLAT};
 
 /// The types whose functions must be in the lists, and the name that they have there. Handles have
 /// the operations of maps and sets.
-const TYPES: [(&str, &str); 7] = [
+const TYPES: [(&str, &str); 5] = [
     ("HashMap", "HashMap"),
     ("Pinned", "HashMap"),
     ("HashSet", "HashSet"),
     ("PinnedSet", "HashSet"),
     ("Table", "Table"),
-    ("OccupiedEntry", "OccupiedEntry"),
-    ("VacantEntry", "VacantEntry"),
 ];
 
 /// Called by operations that are in the lists, or compiled only for loom.
@@ -137,9 +135,6 @@ fn identifier(text: &str) -> &str {
 fn all_operations_are_in_the_lists() {
     let mut interface = BTreeSet::new();
     public_interface(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut interface);
-    if !IS_FLAT {
-        public_interface(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../table/src"), &mut interface);
-    }
     let mut listed: BTreeSet<&str> = ELSEWHERE.iter().chain(HARMLESS_TRAITS).copied().collect();
     listed.extend(tested::other_names());
     listed.extend([MAP, MAP_WAITING].into_iter().flatten().map(|(name, ..)| *name));

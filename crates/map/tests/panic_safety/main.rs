@@ -20,7 +20,6 @@ mod coverage;
 mod explore;
 mod operations;
 mod parts;
-mod raw;
 mod tested;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]
@@ -28,7 +27,6 @@ mod tracked;
 
 use explore::test;
 use operations::{MAP, MAP_WAITING, SET, SET_WAITING};
-use raw::TABLE;
 
 #[test]
 fn maps_survive_each_panic() {
@@ -38,9 +36,4 @@ fn maps_survive_each_panic() {
 #[test]
 fn sets_survive_each_panic() {
     test(&[SET], &[SET_WAITING]);
-}
-
-#[test]
-fn raw_tables_survive_each_panic() {
-    test(&[TABLE], &[]);
 }

@@ -7,11 +7,9 @@ use std::cell::Cell;
 use std::hash::RandomState;
 
 use relativist::{
-    AllocError, BuildError, Builder, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap, FlatSet,
-    HashMap, HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, Policy, PolicyError, PrivateMap,
-    Resizing, Stats, Values, flat, private,
+    BuildError, Builder, Change, CompareExchangeError, Drain, ExhaustedError, ExtractIf, FlatMap, FlatSet, HashMap,
+    HashSet, IntoIter, Iter, Keys, OccupiedError, ParIter, Pinned, PinnedSet, PrivateMap, Values, flat, private,
 };
-use relativist_table::{self as raw, Entry, FindAll, Link, OccupiedEntry, Table, VacantEntry};
 
 use relativist_testing::{OnlySend, OnlySync, auto_traits};
 
@@ -138,21 +136,5 @@ auto_traits! {
     Builder<OnlySend> => + - + +,
     flat::Builder => + + + +,
     flat::Builder<OnlySend> => + - + +,
-    Policy => + + + +,
-    Resizing => + + + +,
-    Stats => + + + +,
-    AllocError => + + + +,
     BuildError => + + + +,
-    PolicyError => + + + +,
-
-    // The raw table: the caller of `insert` answers for the objects. The thread that has locked a
-    // bucket unlocks it.
-    Table => + + + +,
-    Link => + + + +,
-    raw::Hash => + + + +,
-    raw::Iter<'static> => - - + +,
-    FindAll<'static> => - - + +,
-    Entry<'static> => - - + +,
-    OccupiedEntry<'static> => - - + +,
-    VacantEntry<'static> => - - + +,
 }

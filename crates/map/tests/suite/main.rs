@@ -12,7 +12,6 @@ mod auto_traits;
 mod batch;
 mod cases;
 mod collections;
-mod compact;
 mod drops;
 mod fill;
 #[path = "../support/hashing.rs"]
@@ -23,7 +22,6 @@ mod history;
 mod hostile;
 mod linearizability;
 mod model;
-mod multimap;
 mod nodes;
 mod own_sections;
 mod panics;

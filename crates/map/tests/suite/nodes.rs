@@ -1,19 +1,14 @@
 //! What only the map of nodes promises: entries stay where they are, the order of iteration is that
-//! of hashes, and what depends on `raw` and on names of types.
+//! of hashes, and what depends on names of types.
 
 use std::collections::HashSet as StdSet;
 use std::hash::RandomState;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::ptr::NonNull;
 
-use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Resizing, Stats, read};
-use relativist_table as raw;
-use relativist_table::{Entry, Hash, Link, Table};
+use relativist::{Builder, HashMap, HashSet, Iter, Keys, OccupiedError, Pinned, Stats, read};
 
 use crate::hashing::Hashing;
-use crate::reentrance::{assert_refused, in_time};
 use crate::references::filled;
-use crate::rendezvous::{ROUNDS, assert_meet};
 use crate::scan::{self, IN_ORDER, RESIDENTS};
 use crate::tracked::{Tally, Tracked};
 
@@ -40,7 +35,6 @@ fn types_can_be_shared_and_shown() {
     fn shared<T: Send + Sync>() {}
     fn shown<T: std::fmt::Debug>() {}
     shared::<HashMap<String, Vec<u8>>>();
-    shared::<raw::Table>();
     shared::<Builder>();
     shown::<HashMap<u64, String>>();
     shown::<Pinned<'_, u64, String, RandomState>>();
@@ -100,53 +94,4 @@ fn ends_with_the_largest_hash() {
         assert_eq!(from(8), [u64::MAX - 1, u64::MAX]);
         assert_eq!(from(u64::MAX), [u64::MAX]);
     }
-}
-
-unsafe fn leave_alone(_: NonNull<Link>) {}
-
-fn bare_table() -> Table {
-    Table::new(64, Resizing::Manual, leave_alone).unwrap()
-}
-
-/// The entries of several tables, dropped in whatever order, leave the thread free to update them
-/// all.
-#[test]
-fn updates_during_an_entry_panic() {
-    in_time(|| {
-        let tables = [bare_table(), bare_table(), bare_table()];
-        let guard = read();
-        let entry = |n: usize| tables[n].entry(raw::Hash::new(7), |_| true, &guard);
-        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
-            let mut entries = [0, 1, 2].map(|n| Some(entry(n)));
-            for n in order {
-                assert_refused(|| tables[n].entry(raw::Hash::new(8), |_| true, &guard));
-                assert!(matches!(entries[n].take(), Some(Entry::Vacant(_))));
-                drop(entry(n));
-            }
-        }
-    });
-}
-
-#[repr(C, align(128))]
-struct Object {
-    link: Link,
-    key: u64,
-}
-
-/// The same without allocating and hashing. So the lookup begins while a store without a barrier
-/// would still be in the processor's buffer.
-#[test]
-fn two_threads_that_link_and_look_find_each_other() {
-    let object = |key| Object { link: Link::new(Hash::new(key)), key };
-    let objects: Vec<Object> = (0..2 * ROUNDS).map(object).collect();
-    // Dropped before the objects that it leads to.
-    let table = Table::new(1 << 17, Resizing::Manual, |_| ()).unwrap();
-    assert_meet(|own, other| {
-        // SAFETY: all links of the table are in such objects, which live longer than the table.
-        let is_other = |link: NonNull<Link>| unsafe { link.cast::<Object>().as_ref() }.key == other;
-        let guard = read();
-        // SAFETY: in no table yet, and alive as long as this one is used.
-        unsafe { table.insert(NonNull::from(&objects[own as usize]).cast(), &guard) };
-        table.find(Hash::new(other), is_other, &guard).is_some()
-    });
 }

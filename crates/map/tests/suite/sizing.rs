@@ -3,7 +3,6 @@
 use std::ops::RangeInclusive;
 
 use relativist::{BuildError, HashMap, PolicyError, Resizing};
-use relativist_table::Table;
 use relativist_testing::wait_until;
 
 use crate::hashing::MIXED;
@@ -131,16 +130,4 @@ fn nonsense_is_an_error() {
     }
     let error = builder().capacity(usize::MAX).build::<u64, u64>().unwrap_err();
     assert!(error.to_string().contains("cannot allocate"), "{error}");
-}
-
-/// Resizes by hand free the replaced array, or let it wait for readers outside the table.
-#[test]
-fn the_bytes_of_buckets_are_those_of_the_present_array_after_a_resize_by_hand() {
-    let table = Table::new(16, Resizing::Manual, |_| unreachable!("it is empty")).unwrap();
-    for buckets in [1024, 2, 64, 16] {
-        table.resize_to(buckets).unwrap();
-        assert_eq!(table.bucket_bytes(), buckets * 8);
-    }
-    table.resize_to(1 << 45).unwrap_err();
-    assert_eq!(table.bucket_bytes(), 16 * 8);
 }

@@ -3,7 +3,21 @@
 
 use std::collections::HashMap;
 
-pub use relativist_bench::hashing::keys::files::Cache;
+use serde::Serialize;
+
+/// The four caches of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// The key is the address of an inode, and an offset in its file.
+    Page,
+    /// The key is a device, and a block number.
+    Buffer,
+    /// The key is the address of a directory's dentry, and a name in it.
+    Dentry,
+    /// The key is the address of a superblock, and an inode number.
+    Inode,
+}
 
 /// The caches in the paper's order, which is also the order of their numbers.
 pub const CACHES: [Cache; 4] = [Cache::Page, Cache::Buffer, Cache::Dentry, Cache::Inode];

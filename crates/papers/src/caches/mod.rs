@@ -83,10 +83,6 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
 
-    /// Print the histograms of the last table's kernels, in the paper's format
-    #[arg(long)]
-    histograms: bool,
-
     #[command(flatten)]
     #[serde(skip)]
     output: Output,
@@ -134,7 +130,7 @@ pub fn run(args: &Args) -> Result<()> {
     let tables = tables.iter().map(|table| measure(table, &mut source, &bar)).collect::<Result<_>>()?;
     bar.finish_and_clear();
     let results = Results { tables };
-    report.finish(args, &results, &screen::describe(&results, args.histograms))
+    report.finish(args, &results, &screen::describe(&results))
 }
 
 /// Returns the selected tables, changed by the options. Table 6 also gets Linux 2.2.16.

@@ -7,8 +7,8 @@ use super::{Measured, Results};
 use relativist_bench::harness::report::{count, significant, table};
 use relativist_bench::harness::stats::Mean;
 
-/// Formats all tables; with histograms, if requested.
-pub fn describe(results: &Results, with_histograms: bool) -> String {
+/// Formats all tables.
+pub fn describe(results: &Results) -> String {
     let mut text = "Here: millions of lookups per second in all four caches together, with standard deviation over runs. The paper: \
                     scripts per hour of SPEC SDM. Both are also divided by those of the first kernel (x).\n"
         .to_owned();
@@ -17,9 +17,6 @@ pub fn describe(results: &Results, with_histograms: bool) -> String {
     }
     if let Some(last) = results.tables.last() {
         text += &format!("\nThe caches of {}\n\n{}", title(last), caches(last));
-        if with_histograms {
-            text += &histograms(last);
-        }
     }
     text + "\nBuckets at start-up by memory: Linux 2.2.5, and 2.2.16; our table's if all of it were for such objects and their \
             buckets.\n\n"
@@ -115,27 +112,6 @@ fn caches(measured: &Measured) -> String {
         "largest",
     ];
     table(&header, rows)
-}
-
-fn histograms(measured: &Measured) -> String {
-    let mut text = String::new();
-    for outcome in measured.outcomes.iter().flatten() {
-        for cache in &outcome.caches {
-            for (when, histogram) in [("full", &cache.full), ("afterwards", &cache.after)] {
-                let name = outcome.kernel.name;
-                text += &format!(
-                    "\n{name}, {:?} cache, {when}: {} buckets, {} objects, largest bucket {}, {:.0}/1000 probes per lookup\n\
-                     {histogram}",
-                    cache.cache,
-                    histogram.buckets,
-                    histogram.entries,
-                    histogram.largest(),
-                    cache.met.probes() * 1000.0
-                );
-            }
-        }
-    }
-    text
 }
 
 fn sizing() -> String {

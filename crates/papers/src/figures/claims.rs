@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::Parameters;
-use super::plan::rates;
+use super::{Parameters, rates};
 use crate::lookups::candidates::Name;
 use crate::lookups::measure::{Case, Sample};
 use relativist_bench::harness::report::significant;
@@ -102,15 +101,22 @@ pub fn judge(parameters: &Parameters, samples: &[Sample]) -> Vec<Claim> {
         competitive(&evidence),
         linear(&evidence),
         lock_does_not_scale(&evidence),
-        ahead_of_lock(&evidence),
-        ahead_of_ddds(&evidence),
-        between(
+        ahead(
             &evidence,
-            Name::Unzip,
-            "Figure 5",
-            "RP: with a resizer, lookups are between those of the two fixed sizes",
+            Name::Rwlock,
+            "with a resizer and 16 readers, RP has 125 times the lookups of rwlock",
+            |last, _| last >= 125.0,
+            125.0 / 2.0,
         ),
-        between(&evidence, Name::Relativist, "Figure 5", "the same, of this project's table"),
+        ahead(
+            &evidence,
+            Name::Ddds,
+            "with a resizer and 16 readers, RP has 1.56 times the lookups of DDDS, and its lead grows",
+            |last, grows| last >= 1.56 && grows,
+            1.0,
+        ),
+        between(&evidence, Name::Unzip, "RP: with a resizer, lookups are between those of the two fixed sizes"),
+        between(&evidence, Name::Relativist, "the same, of this project's table"),
         ddds_below(&evidence),
         lock_falls(&evidence),
     ]
@@ -162,60 +168,49 @@ fn lock_does_not_scale(evidence: &Evidence<'_>) -> Claim {
     claim("Figure 3", "reader-writer locking does not scale at all, even if it is never held for writing", answer)
 }
 
-fn ahead_of_lock(evidence: &Evidence<'_>) -> Claim {
+/// Compares RP with another table during resizes. `holds` decides by the last ratio, and whether the
+/// ratio grows; in part, RP is ahead and the last ratio is at least `in_part`.
+fn ahead(
+    evidence: &Evidence<'_>,
+    other: Name,
+    paper: &'static str,
+    holds: impl Fn(f64, bool) -> bool,
+    in_part: f64,
+) -> Claim {
     let case = evidence.continuous();
-    let answer = evidence.at_each(|n| evidence.quotient((Name::Unzip, n, case), (Name::Rwlock, n, case))).map(|all| {
+    let answer = evidence.at_each(|n| evidence.quotient((Name::Unzip, n, case), (other, n, case))).map(|all| {
         let last = all.last().map_or(0.0, |(_, ratio)| *ratio);
-        let ahead = all.iter().all(|(_, ratio)| *ratio > 1.0);
-        let verdict =
-            yes_or(last >= 125.0 && ahead, if ahead && last >= 125.0 / 2.0 { Verdict::InPart } else { Verdict::Fails });
-        (format!("by readers: {}", listed(&all)), verdict)
+        let grows = all.len() == 1 || all.first().is_some_and(|(_, first)| last > *first);
+        let is_ahead = all.iter().all(|(_, ratio)| *ratio > 1.0);
+        let otherwise = if is_ahead && last >= in_part { Verdict::InPart } else { Verdict::Fails };
+        (format!("by readers: {}", listed(&all)), yes_or(is_ahead && holds(last, grows), otherwise))
     });
-    claim("Figure 4", "with a resizer and 16 readers, RP has 125 times the lookups of rwlock", answer)
+    claim("Figure 4", paper, answer)
 }
 
-fn ahead_of_ddds(evidence: &Evidence<'_>) -> Claim {
-    let case = evidence.continuous();
-    let answer = evidence.at_each(|n| evidence.quotient((Name::Unzip, n, case), (Name::Ddds, n, case))).map(|all| {
-        let last = all.last().map_or(0.0, |(_, ratio)| *ratio);
-        let ahead = all.iter().all(|(_, ratio)| *ratio > 1.0);
-        let grows = all.first().is_some_and(|(_, first)| all.len() == 1 || last > *first);
-        let verdict = yes_or(last >= 1.56 && ahead && grows, if ahead { Verdict::InPart } else { Verdict::Fails });
-        (format!("by readers: {}", listed(&all)), verdict)
-    });
-    claim(
-        "Figure 4",
-        "with a resizer and 16 readers, RP has 1.56 times the lookups of DDDS, and its lead grows",
-        answer,
-    )
+/// Answers with the numbers of readers at which a statement holds: all, some or none.
+fn at_all<T>(all: &[(usize, T)], holds: impl Fn(&T) -> bool) -> Verdict {
+    match all.iter().filter(|(_, value)| holds(value)).count() {
+        n if n == all.len() => Verdict::Holds,
+        0 => Verdict::Fails,
+        _ => Verdict::InPart,
+    }
 }
 
-fn between(evidence: &Evidence<'_>, name: Name, figure: &'static str, paper: &'static str) -> Claim {
+fn between(evidence: &Evidence<'_>, name: Name, paper: &'static str) -> Claim {
     let answer = evidence.at_each(|n| evidence.between(name, n)).map(|all| {
-        let slower: Vec<_> = all.iter().map(|&(readers, (slower, _))| (readers, slower)).collect();
-        let faster: Vec<_> = all.iter().map(|&(readers, (_, faster))| (readers, faster)).collect();
-        let holds = all.iter().filter(|(_, (slower, faster))| *slower >= 1.0 && *faster <= 1.0).count();
-        let verdict = match holds {
-            n if n == all.len() => Verdict::Holds,
-            0 => Verdict::Fails,
-            _ => Verdict::InPart,
-        };
-        let (slower, faster) = (listed(&slower), listed(&faster));
+        let [slower, faster] = [|both: (f64, f64)| both.0, |both: (f64, f64)| both.1]
+            .map(|of| listed(&all.iter().map(|&(readers, both)| (readers, of(both))).collect::<Vec<_>>()));
+        let verdict = at_all(&all, |(slower, faster)| *slower >= 1.0 && *faster <= 1.0);
         (format!("resizing over the slower fixed size, by readers: {slower}; over the faster one: {faster}"), verdict)
     });
-    claim(figure, paper, answer)
+    claim("Figure 5", paper, answer)
 }
 
 fn ddds_below(evidence: &Evidence<'_>) -> Claim {
-    let answer = evidence.at_each(|n| evidence.between(Name::Ddds, n)).map(|all| {
-        let slower: Vec<_> = all.iter().map(|&(readers, (slower, _))| (readers, slower)).collect();
-        let below = slower.iter().filter(|(_, ratio)| *ratio < 1.0).count();
-        let verdict = match below {
-            n if n == slower.len() => Verdict::Holds,
-            0 => Verdict::Fails,
-            _ => Verdict::InPart,
-        };
-        (format!("resizing over the slower fixed size, by readers: {}", listed(&slower)), verdict)
+    let answer = evidence.at_each(|n| Some(evidence.between(Name::Ddds, n)?.0)).map(|slower| {
+        let here = format!("resizing over the slower fixed size, by readers: {}", listed(&slower));
+        (here, at_all(&slower, |ratio| *ratio < 1.0))
     });
     claim("Figure 6", "DDDS: with a resizer, lookups fall below those of the smaller table", answer)
 }

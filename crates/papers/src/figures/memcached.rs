@@ -1,6 +1,5 @@
 //! Figure 8: requests per second of a memcached server by number of client processes, with our
-//! table and with a global lock. Also latencies while the table grows, which the paper does not
-//! show.
+//! table and with a global lock, and how often the lock was contended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,20 +7,15 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::value_parser;
 use indicatif::ProgressBar;
-use serde::{Deserialize, Serialize};
 
 use super::claims::{Claim, Verdict};
-use super::draw::{Frame, draw};
-use super::html::Section;
-use super::store::Store;
 use crate::lookups::Conditions;
-use relativist_bench::harness::chart::Line;
-use relativist_bench::harness::report::{Report, significant};
+use relativist_bench::harness::chart::{Chart, Line};
+use relativist_bench::harness::report::{Report, significant, table};
 use relativist_bench::harness::rounds::{order, progress};
 use relativist_bench::harness::stats::{Summary, ratios};
 use relativist_bench::harness::workers::Cpus;
 use relativist_bench::memcached::measure::{Plan, Sample, Source, failures, in_turns};
-use relativist_bench::memcached::recurring::{self, Recurring};
 use relativist_bench::memcached::warm_up;
 use relativist_bench::memcached::workload::{DEFAULT, Workload};
 use relativist_check::client::allow_connections;
@@ -31,9 +25,6 @@ use relativist_check::server::{Server, ServerCommand};
 
 /// Clients per process. In the paper, more clients did not increase the rate.
 const CLIENTS: u16 = 4;
-
-/// The maximum number of runs in which tables are measured while they grow.
-const MAX_RUNS_OF_GROWTH: usize = 3;
 
 /// The option of a relativistd with one lock around all commands. It takes the feature
 /// `global-lock`.
@@ -60,8 +51,7 @@ pub struct Options {
     server_threads: Option<u16>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Engine {
     Relativistic,
     GlobalLock,
@@ -80,32 +70,27 @@ impl Engine {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     Get { processes: u16 },
     Set { processes: u16 },
-    Growth,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 struct Step {
     engine: Engine,
     case: Case,
     run: usize,
 }
 
-/// The parameters. Samples of different parameters are not mixed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 struct Parameters {
-    commands: [ServerCommand; 2],
     /// The versions of the servers.
     versions: Vec<Option<String>>,
     processes: Vec<u16>,
     server_threads: u16,
     seconds: f64,
     runs: usize,
-    quick: bool,
 }
 
 impl Parameters {
@@ -113,15 +98,12 @@ impl Parameters {
         let mut processes = options.processes.clone();
         processes.sort_unstable();
         processes.dedup();
-        let commands = [&options.relativistd, memcached];
         Ok(Self {
-            versions: commands.map(ServerCommand::version).into(),
-            commands: commands.map(ServerCommand::clone),
+            versions: [&options.relativistd, memcached].map(ServerCommand::version).into(),
             processes,
             server_threads: options.server_threads.unwrap_or(cpus.count() as u16),
             seconds: conditions.setting()?.seconds,
             runs: conditions.runs(),
-            quick: conditions.quick,
         })
     }
 
@@ -131,8 +113,7 @@ impl Parameters {
         let gets = processes().map(|processes| Case::Get { processes });
         let cases = gets.chain(processes().map(|processes| Case::Set { processes }));
         let steps = (0..self.runs).flat_map(|run| {
-            let growth = (run < MAX_RUNS_OF_GROWTH).then_some(Case::Growth);
-            cases.clone().chain(growth).flat_map(move |case| {
+            cases.clone().flat_map(move |case| {
                 order(run, ENGINES.len()).map(move |engine| Step { engine: ENGINES[engine], case, run })
             })
         });
@@ -141,22 +122,20 @@ impl Parameters {
 }
 
 impl Case {
-    fn workload(self, quick: bool) -> Workload {
+    fn workload(self) -> Workload {
         let of = |processes: u16, sets| Workload { threads: processes, clients: CLIENTS * processes, sets, ..DEFAULT };
         match self {
             Self::Get { processes } => of(processes, 0),
             Self::Set { processes } => of(processes, 100),
-            Self::Growth => Workload::growth(1, quick),
         }
     }
 }
 
 /// What figure 8 adds to the report.
-#[derive(Debug)]
 pub struct Part {
-    pub complete: bool,
-    /// Figure 8, and the plot of latencies.
-    pub sections: Vec<Section>,
+    pub claims: Vec<Claim>,
+    /// The profile of lock contention, if the servers count it.
+    pub profile: String,
 }
 
 impl Options {
@@ -179,20 +158,20 @@ impl Options {
     ) -> Result<Option<Part>> {
         let Some(memcached) = &self.memcached else { return Ok(None) };
         let parameters = Parameters::of(self, conditions, memcached, cpus)?;
-        let mut store = Store::open(&folder.join("memcached.jsonl"), &parameters)?;
         let steps = parameters.steps();
+        let mut samples = Vec::new();
         allow_connections()?;
         let bar = progress(steps.len());
-        for step in &steps {
-            if !store.has(step) && !interruption::is_wanted() {
+        for step in steps {
+            if !interruption::is_wanted() {
                 bar.set_message(format!("{}, {:?}", step.engine.label(), step.case));
-                store.add(step, self.sample(step, &parameters, memcached)?)?;
+                let sample = self.sample(&step, &parameters, memcached)?;
+                samples.push((step, sample));
             }
             bar.inc(1);
         }
         bar.finish_and_clear();
-        let complete = store.count() == steps.len();
-        let findings = Findings { parameters: &parameters, samples: store.into_samples().collect() };
+        let findings = Findings { parameters: &parameters, samples };
         if let Some(share) = findings.largest_share_of_clients().filter(|&share| share > 0.5) {
             report.warn(format!(
                 "figure 8: clients took up to {:.0} % of the CPU time of servers and clients: the rates depend on the clients, too",
@@ -200,7 +179,8 @@ impl Options {
             ));
         }
         findings.failures().into_iter().for_each(|failure| report.warn(format!("figure 8: {failure}")));
-        Ok(Some(Part { complete, sections: findings.sections(folder)? }))
+        findings.draw(folder)?;
+        Ok(Some(Part { claims: findings.claims(), profile: findings.profile() }))
     }
 
     fn sample(&self, step: &Step, parameters: &Parameters, memcached: &ServerCommand) -> Result<Sample> {
@@ -217,12 +197,12 @@ impl Options {
             first_round: step.run,
             measured,
             warm_up: warm_up(measured),
-            slot: (step.case == Case::Growth).then_some(recurring::PART),
+            slot: None,
             unix: false,
             server_cores: Cores::default(),
             client_cores: Cores::default(),
         };
-        let workload = step.case.workload(parameters.quick);
+        let workload = step.case.workload();
         let mut measured = in_turns(&workload, &plan, &[Source::Command(command)], &ProgressBar::hidden())?;
         Ok(measured.remove(0).samples.remove(0))
     }
@@ -271,11 +251,12 @@ impl Findings<'_> {
         ENGINES.into_iter().flat_map(failures).collect()
     }
 
-    fn sections(&self, folder: &Path) -> Result<Vec<Section>> {
-        Ok(vec![self.figure8(folder)?, self.growth(folder)?])
+    fn claims(&self) -> Vec<Claim> {
+        vec![self.ahead(), self.scales(), self.sets(), self.contention()]
     }
 
-    fn figure8(&self, folder: &Path) -> Result<Section> {
+    /// Draws figure 8. Returns it as SVG.
+    fn draw(&self, folder: &Path) -> Result<String> {
         let Parameters { server_threads, runs, seconds, versions, .. } = self.parameters;
         let versions: Vec<&str> = versions.iter().flatten().map(String::as_str).collect();
         let caption = format!(
@@ -283,14 +264,13 @@ impl Findings<'_> {
              medians of {runs} runs of {seconds} s, lines: quartiles. {}.",
             versions.join(", ")
         );
-        let frame = Frame {
-            file: "figure8",
-            number: "Figure 8",
-            title: "Requests to a memcached server",
-            x: "Client processes (here: threads)",
-            y: "Requests per second (thousands)",
+        let chart = Chart {
+            title: "Figure 8: Requests to a memcached server",
+            x_label: "Client processes (here: threads)",
+            y_label: "Requests per second (thousands)",
             unit: 1e3,
             logarithmic: false,
+            caption: &caption,
         };
         let curve = |verb: &str, engine: Engine, case: fn(u16) -> Case| {
             let point =
@@ -305,16 +285,7 @@ impl Findings<'_> {
         let kinds = [("GET", get), ("SET", set)];
         let curves = kinds.iter().flat_map(|(verb, case)| ENGINES.map(|engine| curve(verb, engine, *case)));
         let curves: Vec<Line> = curves.filter(|curve| !curve.points.is_empty()).collect();
-        Ok(Section {
-            heading: "Figure 8".into(),
-            text: "The paper's memcached (of 2011) had one lock around its table, as relativistd has with --engine global-lock; today's \
-                   memcached has a lock for each of many parts of the table. The paper ran 12 server threads and up to 12 client processes on \
-                   24 hardware threads."
-                .into(),
-            pictures: vec![draw(folder, &frame, &curves, &caption)?],
-            claims: vec![self.ahead(), self.scales(), self.sets(), self.contention()],
-            table: self.contention_table(),
-        })
+        chart.draw(folder, "figure8", &curves)
     }
 
     fn ahead(&self) -> Claim {
@@ -390,7 +361,7 @@ impl Findings<'_> {
         claim("GETs contend for the global lock; without it, they contend for no lock", answer)
     }
 
-    fn contention_table(&self) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+    fn profile(&self) -> String {
         let rows: Vec<Vec<String>> = ENGINES
             .into_iter()
             .flat_map(|engine| {
@@ -398,54 +369,11 @@ impl Findings<'_> {
                 self.contention_of(engine).into_iter().map(row)
             })
             .collect();
-        let header = ["Server", "Locks during GETs", "Count"].map(str::to_owned).into();
-        (!rows.is_empty()).then_some((header, rows))
-    }
-
-    fn growth(&self, folder: &Path) -> Result<Section> {
-        let workload = Case::Growth.workload(self.parameters.quick);
-        let frame = Frame {
-            file: "growth",
-            number: "While tables grow",
-            title: "latency of GETs",
-            x: "Seconds",
-            y: "slowest of each tenth of a second, best run (µs)",
-            unit: 1e3,
-            logarithmic: true,
-        };
-        let curves = ENGINES.map(|engine| {
-            let best = recurring::best_of_rounds(self.of(engine, Case::Growth));
-            let point = |(at, longest)| Some((at, Summary::of([longest])?));
-            Line { label: engine.label().into(), points: best.into_iter().filter_map(point).collect() }
-        });
-        let curves: Vec<Line> = curves.into_iter().filter(|curve| !curve.points.is_empty()).collect();
-        let rows = ENGINES.into_iter().filter_map(|engine| {
-            let latency = |figure: fn(&Sample) -> Option<f64>| {
-                let summary = Summary::of(self.of(engine, Case::Growth).filter_map(figure));
-                Some(significant(summary?.median / 1e3))
-            };
-            let percentiles = [
-                latency(|sample| Some(sample.gets?.p50)),
-                latency(|sample| Some(sample.gets?.p99)),
-                latency(|sample| Some(sample.gets?.p999)),
-                latency(|sample| Some(sample.gets?.max)),
-                Recurring::of(self.of(engine, Case::Growth)).map(|recurring| significant(recurring.p99 / 1e3)),
-            ];
-            let percentiles = percentiles.into_iter().collect::<Option<Vec<_>>>()?;
-            Some([engine.label().to_owned()].into_iter().chain(percentiles).collect())
-        });
-        let header = ["Server", "p50, µs", "p99", "p99.9", "longest", "recurring"].map(str::to_owned).into();
-        Ok(Section {
-            heading: "Latencies while tables grow".into(),
-            text: format!(
-                "{workload}. Latencies count from when a request was due; medians over runs. The plot, and the last column as its 99th \
-                 percentile, show {}: stalls of the machine occur at any time, those caused by growth recur in every run.",
-                recurring::NAME
-            ),
-            table: Some((header, rows.collect())),
-            pictures: vec![draw(folder, &frame, &curves, &workload.to_string())?],
-            claims: Vec::new(),
-        })
+        if rows.is_empty() {
+            String::new()
+        } else {
+            format!("\nFigure 8, locks during GETs:\n\n{}", table(&["server", "counter", "count"], rows))
+        }
     }
 }
 
@@ -464,19 +392,16 @@ fn at_least(ratio: f64, holds: f64, in_part: f64) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_bench::memcached::tally::Percentiles;
     use relativist_check::server::Cost;
     use std::collections::BTreeMap;
 
     fn parameters() -> Parameters {
         Parameters {
-            commands: ["one", "other"].map(|command| command.parse().unwrap()),
             versions: vec![Some("one 1.0".into()), None],
             processes: vec![1, 4],
             server_threads: 2,
             seconds: 1.0,
             runs: 2,
-            quick: true,
         }
     }
 
@@ -500,20 +425,16 @@ mod tests {
                     950
                 }
             }
-            Case::Growth => 100,
         };
-        let latencies = Percentiles { p50: 1e4, p90: 2e4, p99: 3e4, p999: 4e4, p9999: 5e4, max: 6e4, count: 100 };
         let counts_locks = *engine != Engine::Memcached;
         let contention = counts_locks.then(|| ("engine_contended".to_owned(), if has_lock { 500.0 } else { 0.0 }));
         Sample {
             requests,
             seconds: 1.0,
-            gets: Some(latencies),
             hit_ratio: Some(1.0),
             client_seconds: 0.75,
             server: Some(Cost { user_seconds: 0.1, system_seconds: 0.15, resident_bytes: 1 }),
             contention: BTreeMap::from_iter(contention),
-            timeline: vec![(0.0, latencies), (0.5, latencies)],
             ..Sample::default()
         }
     }
@@ -521,10 +442,8 @@ mod tests {
     #[test]
     fn a_run_measures_every_engine_in_every_case() {
         let steps = parameters().steps();
-        assert_eq!(steps.len(), 2 * 3 * (2 + 2 + 1));
+        assert_eq!(steps.len(), 2 * 3 * (2 + 2));
         assert!(steps[..3].iter().all(|step| step.case == Case::Get { processes: 1 }));
-        let text = serde_json::to_string(&steps).unwrap();
-        assert_eq!(serde_json::from_str::<Vec<Step>>(&text).unwrap(), steps);
     }
 
     #[test]
@@ -532,14 +451,12 @@ mod tests {
         let parameters = parameters();
         let samples = parameters.steps().into_iter().map(|step| (step.clone(), sample(&step))).collect();
         let findings = Findings { parameters: &parameters, samples };
-        let folder = tempfile::tempdir().unwrap();
-        let [figure8, growth]: [Section; 2] = findings.sections(folder.path()).unwrap().try_into().unwrap();
-        assert!(figure8.claims.iter().all(|claim| claim.verdict == Verdict::Holds), "{:?}", figure8.claims);
-        assert!(figure8.claims[0].here.contains("with 4: 2.40x; 1.00x of memcached"), "{:?}", figure8.claims[0]);
-        assert_eq!(figure8.table.unwrap().1.len(), 2);
-        assert!(figure8.pictures[0].contains("GET, relativistd") && figure8.pictures[0].contains("one 1.0"));
-        assert_eq!(growth.table.unwrap().1[2], ["memcached", "10.0", "30.0", "40.0", "60.0", "60.0"]);
-        assert!(growth.pictures[0].contains("slowest"));
+        let claims = findings.claims();
+        assert!(claims.iter().all(|claim| claim.verdict == Verdict::Holds), "{claims:?}");
+        assert!(claims[0].here.contains("with 4: 2.40x; 1.00x of memcached"), "{:?}", claims[0]);
+        assert!(findings.profile().contains("500"), "{}", findings.profile());
+        let picture = findings.draw(tempfile::tempdir().unwrap().path()).unwrap();
+        assert!(picture.contains("GET, relativistd") && picture.contains("one 1.0"));
         assert_eq!(findings.largest_share_of_clients(), Some(0.75));
         assert!(findings.failures().is_empty());
     }
@@ -557,8 +474,7 @@ mod tests {
     fn what_was_not_measured_is_not_claimed() {
         let parameters = parameters();
         let findings = Findings { parameters: &parameters, samples: Vec::new() };
-        let sections = findings.sections(tempfile::tempdir().unwrap().path()).unwrap();
-        assert!(sections[0].claims.iter().all(|claim| claim.verdict == Verdict::Unknown));
-        assert!(sections[0].table.is_none());
+        assert!(findings.claims().iter().all(|claim| claim.verdict == Verdict::Unknown));
+        assert!(findings.profile().is_empty());
     }
 }

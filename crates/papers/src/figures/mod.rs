@@ -2,28 +2,23 @@
 //! machine, and compares them with the paper's claims.
 
 pub mod claims;
-pub mod draw;
-pub mod html;
 #[cfg(target_os = "linux")]
 pub mod memcached;
-pub mod plan;
-pub mod store;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::value_parser;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::figures::claims::Claim;
-use crate::figures::html::Section;
-use crate::figures::plan::{FIGURES, Plan, Step};
-use crate::figures::store::Store;
 use crate::lookups::Conditions;
-use crate::lookups::candidates::Name;
-use crate::lookups::measure::{Filled, Keys, Sample, Setting};
+use crate::lookups::candidates::{Name, Sizing};
+use crate::lookups::measure::{Case, Filled, Sample, Setting};
+use relativist_bench::harness::chart::{Chart, Line, prepare};
 use relativist_bench::harness::report::{Report, table};
-use relativist_bench::harness::rounds::progress;
+use relativist_bench::harness::rounds::{order, progress};
+use relativist_bench::harness::stats::Summary;
 use relativist_bench::harness::workers::Cpus;
 use relativist_check::interruption::{self, Ending};
 
@@ -31,21 +26,18 @@ use relativist_check::interruption::{self, Ending};
 /// paper's claims
 ///
 /// Measures lookups per second by number of readers, for each table at both fixed sizes and while
-/// it is resized without pause (as `relativist-papers resize` does). Also measures how long resizes
-/// take, with sequential and with shuffled keys. Writes the figures as SVG and PNG, every sample as
-/// JSON and CSV, and report.html to the folder --out. The report contains each figure, the paper's
-/// claims, the values measured here, and whether the claims hold.
+/// it is resized without pause (as `relativist-papers resize` does). Writes the figures as SVG,
+/// and every sample as JSON, to the folder --out. Prints the paper's claims, the values
+/// measured here, and whether the claims hold.
 ///
 /// With --memcached, figure 8 is drawn too, from measurements of memcached and of both engines of
-/// relativistd (as `relativist-bench load` takes them). Another plot then shows the latency of GETs
-/// while the tables grow.
+/// relativistd (as `relativist-bench load` takes them).
 ///
-/// Samples are saved as they are taken. After Ctrl-C the report shows the samples so far. The same
-/// command, given again, takes the missing samples. The whole run takes hours (with --quick:
-/// minutes).
+/// The whole run takes hours (with --quick: minutes). After Ctrl-C the figures show the samples so
+/// far.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Args {
-    /// Folder for the report, the figures and the samples
+    /// Folder for the figures and the samples
     #[arg(long, value_name = "DIR")]
     #[serde(skip)]
     out: PathBuf,
@@ -69,17 +61,16 @@ pub struct Args {
     serving: memcached::Options,
 }
 
-/// The parameters with all defaults filled in. Samples of different parameters are not mixed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The parameters with all defaults filled in.
+#[derive(Clone, Debug, Serialize)]
 pub struct Parameters {
     /// The tables, in the order of the legends.
-    pub tables: Vec<Name>,
+    tables: Vec<Name>,
     /// The numbers of readers, in ascending order.
-    pub readers: Vec<usize>,
-    pub runs: usize,
-    /// The setting of all measurements, except for the keys of resizes.
+    readers: Vec<usize>,
+    runs: usize,
     #[serde(flatten)]
-    pub setting: Setting,
+    setting: Setting,
 }
 
 impl Args {
@@ -98,14 +89,12 @@ impl Args {
 }
 
 #[derive(Debug, Serialize)]
-pub struct Results {
+struct Results {
     /// The paper's claims and our measurements.
-    pub claims: Vec<Claim>,
-    pub samples: Vec<Sample>,
-    /// Resizes with the identity as hash function, for keys inserted in either order.
-    pub resizes: Vec<(Keys, Sample)>,
+    claims: Vec<Claim>,
+    samples: Vec<Sample>,
     /// False if measurements are missing because the run was interrupted.
-    pub complete: bool,
+    complete: bool,
 }
 
 pub fn run(args: &Args) -> Result<Ending> {
@@ -113,86 +102,172 @@ pub fn run(args: &Args) -> Result<Ending> {
     #[cfg(target_os = "linux")]
     args.serving.try_servers()?;
     let cpus = Cpus::allowed();
-    relativist_bench::harness::chart::prepare(&args.out)?;
-    let mut store = Store::open(&args.out.join("samples.jsonl"), &parameters)?;
+    prepare(&args.out)?;
+    interruption::handle_signals("this measurement")?;
     let threads = parameters.readers.last().unwrap_or(&1) + 1;
     let mut report = Report::begin("figures", Some(&args.out.join("samples.json")), &cpus, threads)?;
-    interruption::handle_signals("this measurement")?;
-    measure(&parameters, &cpus, &mut store)?;
-    let mut complete = store.count() == Plan::of(&parameters).steps.len();
-    let mut sections = Vec::new();
+    let samples = measure(&parameters, &cpus)?;
+    let mut claims = claims::judge(&parameters, &samples);
+    let mut profile = String::new();
     #[cfg(target_os = "linux")]
     if let Some(part) = args.serving.measure(&args.out, &args.conditions, &cpus, &mut report)? {
-        complete &= part.complete;
-        sections = part.sections;
+        claims.extend(part.claims);
+        profile = part.profile;
     }
+    let complete = !interruption::is_wanted();
     if !complete {
-        report.warn("interrupted: the same command measures the rest".into());
-    }
-    let (mut samples, mut resizes) = (Vec::new(), Vec::new());
-    for (step, sample) in store.into_samples() {
-        match step.keys {
-            None => samples.push(sample),
-            Some(keys) => resizes.push((keys, sample)),
-        }
+        report.warn("interrupted: the figures show the samples so far".into());
     }
     report.warn_of_preemption(samples.iter().filter_map(|sample| sample.cpu_share));
-    let mut claims = claims::judge(&parameters, &samples);
-    claims.extend(sections.iter().flat_map(|section| section.claims.iter().cloned()));
-    let results = Results { claims, samples, resizes, complete };
-    write(&args.out, &report, &parameters, &results, &sections, cpus.count())?;
-    let rows = results
-        .claims
+    for figure in FIGURES {
+        figure.draw(&args.out, &parameters, &samples, &caption(&parameters, cpus.count()))?;
+    }
+    let rows = claims
         .iter()
         .map(|claim| vec![claim.figure.into(), claim.paper.into(), claim.here.clone(), claim.verdict.to_string()]);
-    let text = table(&["figure", "the paper", "here", "holds"], rows);
-    report.finish(&parameters, &results, &text)?;
-    eprintln!("{}: see {}", interruption::program(), args.out.join("report.html").display());
+    let text = table(&["figure", "the paper", "here", "holds"], rows) + &profile;
+    report.finish(&parameters, &Results { claims, samples, complete }, &text)?;
     Ok(Ending::of(complete))
 }
 
-/// Takes the measurements that are missing from the store. Ends early if the user interrupts.
-fn measure(parameters: &Parameters, cpus: &Cpus, store: &mut Store<Step, Sample>) -> Result<()> {
-    let plan = Plan::of(parameters);
-    let bar = progress(plan.steps.len());
-    let mut tables: Vec<(Name, Setting, Filled)> = Vec::new();
-    for step in &plan.steps {
-        if !store.has(step) && !interruption::is_wanted() {
-            bar.set_message(format!("{}, {} readers, {}", step.table.label(), step.readers, step.case.name()));
-            let setting = plan.setting(step);
-            let known = tables.iter().position(|(name, its, _)| *name == step.table && *its == setting);
-            let index = match known {
-                Some(index) => index,
-                None => {
-                    tables.push((step.table, setting.clone(), Filled::new(step.table, &setting)?));
-                    tables.len() - 1
+/// Takes all measurements: run by run, and in each run all tables in turns, once for each number of
+/// readers. Ends early if the user interrupts.
+fn measure(parameters: &Parameters, cpus: &Cpus) -> Result<Vec<Sample>> {
+    let fill = |&name: &Name| Filled::new(name, &parameters.setting);
+    let tables = parameters.tables.iter().map(fill).collect::<Result<Vec<_>>>()?;
+    let cases: Vec<(&Filled, Case)> =
+        tables.iter().flat_map(|table| table.cases(true).into_iter().map(move |case| (table, case))).collect();
+    let bar = progress(parameters.runs * parameters.readers.len() * cases.len());
+    let mut samples = Vec::new();
+    for run in 0..parameters.runs {
+        for &readers in &parameters.readers {
+            for (table, case) in order(run, cases.len()).map(|index| cases[index]) {
+                if !interruption::is_wanted() {
+                    bar.set_message(format!("{}, {readers} readers, {}", table.name.label(), case.name()));
+                    samples.push(table.measure(cpus, readers, case, run)?);
                 }
-            };
-            let sample = tables[index].2.measure(cpus, step.readers, step.case, step.run)?;
-            store.add(step, sample)?;
+                bar.inc(1);
+            }
         }
-        bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(())
+    Ok(samples)
 }
 
-fn write(
-    folder: &Path,
-    report: &Report,
-    parameters: &Parameters,
-    results: &Results,
-    sections: &[Section],
-    cpus: usize,
-) -> Result<()> {
-    store::write_csv(&folder.join("samples.csv"), results)?;
-    let mut pictures = Vec::new();
-    for figure in FIGURES {
-        let caption = plan::caption(parameters, cpus);
-        let curves = figure.curves(parameters, &results.samples);
-        pictures.push(draw::draw(folder, &figure.frame(), &curves, &caption)?);
+/// A figure of lookups per second by readers.
+#[derive(Debug)]
+struct Figure {
+    file: &'static str,
+    title: &'static str,
+    shows: Shows,
+}
+
+#[derive(Debug)]
+enum Shows {
+    /// All tables, at the first fixed size.
+    Fixed,
+    /// All resizable tables during resizes, except rwlock, whose line would be at zero.
+    Continuous,
+    /// One table, at both fixed sizes and during resizes between them.
+    Table(Name),
+}
+
+/// The figures, in the paper's order. There are two versions of figure 5; the second one shows this
+/// project's own table.
+const FIGURES: [Figure; 6] = [
+    Figure { file: "figure3", title: "Figure 3: A fixed number of buckets, no resizes", shows: Shows::Fixed },
+    Figure { file: "figure4", title: "Figure 4: Continuous resizing", shows: Shows::Continuous },
+    Figure {
+        file: "figure5",
+        title: "Figure 5: RP as printed: resizing against both fixed sizes",
+        shows: Shows::Table(Name::Unzip),
+    },
+    Figure {
+        file: "figure5-relativist",
+        title: "Figure 5, this project's table: resizing against both fixed sizes",
+        shows: Shows::Table(Name::Relativist),
+    },
+    Figure {
+        file: "figure6",
+        title: "Figure 6: DDDS: resizing against both fixed sizes",
+        shows: Shows::Table(Name::Ddds),
+    },
+    Figure {
+        file: "figure7",
+        title: "Figure 7: Reader-writer lock: resizing against both fixed sizes",
+        shows: Shows::Table(Name::Rwlock),
+    },
+];
+
+impl Figure {
+    fn draw(&self, folder: &Path, parameters: &Parameters, samples: &[Sample], caption: &str) -> Result<()> {
+        let chart = Chart {
+            title: self.title,
+            x_label: "Reader threads",
+            y_label: "Lookups per second (millions)",
+            logarithmic: self.file == "figure7",
+            unit: 1e6,
+            caption,
+        };
+        chart.draw(folder, self.file, &self.curves(parameters, samples)).map(drop)
     }
-    let page = html::page(report, parameters, results, &pictures, sections);
-    let path = folder.join("report.html");
-    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+
+    /// Returns the lines of the figure, as far as they have been measured.
+    fn curves(&self, parameters: &Parameters, samples: &[Sample]) -> Vec<Line> {
+        let (one, other) = parameters.setting.shifts;
+        let continuous = Case::Continuous { shifts: parameters.setting.shifts };
+        let lines: Vec<(Name, Case, String)> = match self.shows {
+            Shows::Fixed => {
+                let case =
+                    |name: Name| if name.sizing() == Sizing::Own { Case::Own } else { Case::Fixed { shift: one } };
+                parameters.tables.iter().map(|&name| (name, case(name), name.label())).collect()
+            }
+            Shows::Continuous => {
+                let shown = |name: &&Name| name.sizing() == Sizing::AtAnyTime && **name != Name::Rwlock;
+                parameters.tables.iter().filter(shown).map(|&name| (name, continuous, name.label())).collect()
+            }
+            Shows::Table(name) => vec![
+                (name, Case::Fixed { shift: one }, buckets(one)),
+                (name, Case::Fixed { shift: other }, buckets(other)),
+                (name, continuous, "resize".into()),
+            ],
+        };
+        let curve = |(name, case, label)| {
+            let point = |&readers: &usize| Some((readers as f64, Summary::of(rates(samples, name, readers, case))?));
+            Line { label, points: parameters.readers.iter().filter_map(point).collect() }
+        };
+        lines.into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect()
+    }
+}
+
+/// Returns the lookups per second of each run.
+fn rates(samples: &[Sample], table: Name, readers: usize, case: Case) -> Vec<f64> {
+    let matching = samples.iter().filter(|s| s.table == table && s.readers == readers && s.case == case);
+    matching.map(|sample| sample.lookups_per_second).collect()
+}
+
+/// Formats a number of buckets as in the paper, such as `8k`.
+fn buckets(shift: u8) -> String {
+    if shift >= 10 { format!("{}k", 1u64 << (shift - 10)) } else { (1u64 << shift).to_string() }
+}
+
+/// Returns the caption of all figures.
+fn caption(parameters: &Parameters, cpus: usize) -> String {
+    let Setting { entries, seconds, hasher, spinner, shifts: (one, other), .. } = &parameters.setting;
+    let mut caption = format!(
+        "{entries} entries, {} and {} buckets, {hasher}; medians of {} runs of {seconds} s, bars show quartiles.",
+        buckets(*one),
+        buckets(*other),
+        parameters.runs
+    );
+    if parameters.readers.last().unwrap_or(&1) + 1 > cpus {
+        caption += &format!(
+            "\n{cpus} CPUs: with more than {cpus} readers, or {} with a resizer, threads share CPUs and are not pinned.",
+            cpus - 1
+        );
+    }
+    if *spinner {
+        caption += "\nIn cases without a resizer, a busy thread ran as a substitute.";
+    }
+    caption
 }

@@ -1,6 +1,5 @@
 //! The tables that can be measured while they are resized.
 
-use crate::tables::TableHasher;
 use crate::tables::ddds::Ddds;
 use crate::tables::dual_chain::DualChain;
 use crate::tables::fixed::Fixed;
@@ -8,20 +7,21 @@ use crate::tables::flat::Flat;
 #[cfg(target_os = "linux")]
 use crate::tables::in_place::InPlace;
 use crate::tables::mutex::Mutexed;
-use crate::tables::rwlock::{RwLocked, StdRwLocked};
+use crate::tables::rwlock::RwLocked;
 use crate::tables::sorted::Sorted;
 use crate::tables::split_ordered::SplitOrdered;
 use crate::tables::striped::Striped;
-use crate::tables::tree::{SkipList, Tree};
+use crate::tables::tree::Tree;
 use crate::tables::unzip::Unzip;
+use crate::tables::{Costs, Resize, Table, TableHasher};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::subject::{AsMade, Resizable, Subject};
 use relativist_bench::harness::hashers::{Foldhash, Fx, Identity};
+use relativist_bench::harness::keys::Indices;
 use relativist_bench::harness::options::{HashFunction, spell};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
     /// relativist: sorted chains (ATC 2011, section 4.3)
@@ -41,8 +41,6 @@ pub enum Name {
     Ddds,
     /// Chains behind one reader-writer lock of parking_lot (section 5)
     Rwlock,
-    /// Chains behind one reader-writer lock of std
-    StdRwlock,
     /// Chains behind one mutex
     Mutex,
     /// Chains behind a mutex per stripe
@@ -51,8 +49,6 @@ pub enum Name {
     Fixed,
     /// std's B-tree behind a reader-writer lock
     Tree,
-    /// crossbeam's skip list
-    SkipList,
 }
 
 /// When the number of buckets of a table can be chosen.
@@ -68,7 +64,7 @@ impl Name {
     pub fn sizing(self) -> Sizing {
         match self {
             Self::Fixed => Sizing::WhenMade,
-            Self::Tree | Self::SkipList => Sizing::Own,
+            Self::Tree => Sizing::Own,
             _ => Sizing::AtAnyTime,
         }
     }
@@ -101,21 +97,104 @@ impl Name {
             Self::DualChain => Resizable::<DualChain<H>>::boxed(buckets),
             Self::Ddds => Resizable::<Ddds<H>>::boxed(buckets),
             Self::Rwlock => Resizable::<RwLocked<H>>::boxed(buckets),
-            Self::StdRwlock => Resizable::<StdRwLocked<H>>::boxed(buckets),
             Self::Mutex => Resizable::<Mutexed<H>>::boxed(buckets),
             Self::Striped => Resizable::<Striped<H>>::boxed(buckets),
             Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
             Self::Tree => AsMade::<Tree>::boxed(buckets),
-            Self::SkipList => AsMade::<SkipList>::boxed(buckets),
         }
+    }
+}
+
+/// The number of lookups in a batch.
+pub const BATCH: u64 = 256;
+
+/// A table in which the value of each key is the key. The trait is object-safe. Its methods do whole
+/// batches, so that the cost of the virtual call is negligible.
+pub trait Subject: Send + Sync {
+    /// Inserts a key. Returns false if it was present.
+    fn insert(&self, key: u64) -> bool;
+
+    /// Looks up a batch of keys. Returns the number of misses and wrong values.
+    fn look_up(&self, keys: &mut Indices) -> u64;
+
+    fn resize_to(&self, buckets: usize);
+
+    /// Returns the costs of all resizes so far.
+    fn costs(&self) -> Costs;
+}
+
+/// Looks up a batch of keys.
+#[inline(always)]
+pub fn count_missed(keys: &mut Indices, mut get: impl FnMut(u64) -> Option<u64>) -> u64 {
+    let mut stream = *keys;
+    let mut missed = 0;
+    for _ in 0..BATCH {
+        let key = stream.draw();
+        missed += u64::from(get(key) != Some(key));
+    }
+    *keys = stream;
+    missed
+}
+
+/// A table that can be resized.
+struct Resizable<T>(T);
+
+impl<T: Resize> Resizable<T> {
+    fn boxed(buckets: usize) -> Box<dyn Subject> {
+        Box::new(Self(T::with_buckets(buckets)))
+    }
+}
+
+impl<T: Resize> Subject for Resizable<T> {
+    fn insert(&self, key: u64) -> bool {
+        self.0.insert(key, key)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices) -> u64 {
+        count_missed(keys, |key| self.0.get(key))
+    }
+
+    fn resize_to(&self, buckets: usize) {
+        self.0.resize_to(buckets);
+    }
+
+    fn costs(&self) -> Costs {
+        self.0.costs()
+    }
+}
+
+/// A table that keeps its size.
+struct AsMade<T>(T);
+
+impl<T: Table> AsMade<T> {
+    fn boxed(buckets: usize) -> Box<dyn Subject> {
+        Box::new(Self(T::with_buckets(buckets)))
+    }
+}
+
+impl<T: Table> Subject for AsMade<T> {
+    fn insert(&self, key: u64) -> bool {
+        self.0.insert(key, key)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, keys: &mut Indices) -> u64 {
+        count_missed(keys, |key| self.0.get(key))
+    }
+
+    fn resize_to(&self, _: usize) {
+        panic!("{} can't be resized", T::NAME);
+    }
+
+    fn costs(&self) -> Costs {
+        Costs::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lookups::subject::Sampler;
-    use relativist_bench::harness::keys::Indices;
 
     /// Every table finds the keys that were inserted, and no others, with every hash function.
     #[test]
@@ -124,7 +203,7 @@ mod tests {
             for hasher in [HashFunction::Foldhash, HashFunction::Fx, HashFunction::Identity] {
                 let table = name.make(16, hasher);
                 assert!((0..100).all(|key| table.insert(key)), "{name:?}");
-                let missed = |range| table.look_up(&mut Indices::new(range, 1), &mut Sampler::idle());
+                let missed = |range| table.look_up(&mut Indices::new(range, 1));
                 assert_eq!(missed(0..100), 0, "{name:?}");
                 assert!(missed(50..150) > 0, "{name:?}");
                 if name.sizing() == Sizing::AtAnyTime {

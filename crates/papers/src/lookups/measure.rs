@@ -12,17 +12,15 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use relativist_rcu::contention::{self, Counts};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::candidates::{Name, Sizing};
-use super::subject::{Sampler, Subject};
+use super::candidates::{BATCH, Name, Sizing, Subject};
 use relativist_bench::harness::keys::{Indices, seed};
-use relativist_bench::harness::latency::{Latencies, Percentiles};
 use relativist_bench::harness::options::HashFunction;
 use relativist_bench::harness::workers::{Clock, Cpus, Window, WorkerResult, min_cpu_share, run as run_workers};
 
 /// The order in which the keys 0 .. entries-1 are inserted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Keys {
     /// In ascending order, as in the paper. With the identity as hash function, each expansion then
@@ -33,7 +31,7 @@ pub enum Keys {
 }
 
 /// The state of the table while it is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Case {
     /// The table has 2^`shift` buckets.
@@ -58,7 +56,7 @@ impl Case {
 }
 
 /// The parameters that all measurements of a run share.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Setting {
     pub entries: u64,
     /// The order in which the keys are inserted.
@@ -71,12 +69,10 @@ pub struct Setting {
     pub seconds: f64,
     /// The hash function of all tables.
     pub hasher: HashFunction,
-    /// The clock that lookups are timed with.
-    pub clock: Clock,
 }
 
 /// One measurement of one table in one case.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sample {
     pub table: Name,
     /// The number of the run, from 0.
@@ -85,28 +81,22 @@ pub struct Sample {
     pub case: Case,
     pub lookups_per_second: f64,
     pub per_reader: Vec<f64>,
-    /// Nanoseconds of a single lookup, including the time to read the clock.
-    pub latency: Percentiles,
     pub resizes_per_second: f64,
     pub expand: Resizes,
     pub shrink: Resizes,
     /// The first resize of the table, to the larger size and without readers. No earlier resize has
     /// ordered its chains.
     pub first_expand: Resizes,
-    /// Bytes of all entries without the allocator's overhead, if known.
-    pub entry_bytes: Option<u64>,
-    /// The maximum size of the bucket arrays so far, in bytes; 0 if unknown.
-    pub peak_bucket_bytes: usize,
     /// The minimum, over the readers, of the share of time spent on a CPU, if the system reports
     /// it.
     pub cpu_share: Option<f64>,
     /// Lock contention during warm-up and measurement, if it is counted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockCounts>,
 }
 
 /// The contention of the locks of one kind.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LockCounts {
     pub site: String,
     pub acquisitions: u64,
@@ -131,7 +121,7 @@ impl LockCounts {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Resizes {
     pub count: u64,
     /// The mean duration of a resize in seconds.
@@ -232,7 +222,6 @@ fn keys(setting: &Setting) -> Vec<u64> {
 /// Results of the threads, except for the numbers of lookups.
 struct Findings {
     misses: AtomicU64,
-    latencies: Mutex<Latencies>,
     /// Resizes to the larger size, and to the smaller one.
     resizes: Mutex<[Resizes; 2]>,
 }
@@ -247,8 +236,7 @@ struct Run {
 
 fn measure(table: &dyn Subject, name: Name, setting: &Setting, cpus: &Cpus, run: Run) -> Result<Sample> {
     let Run { readers, case, number: run } = run;
-    let findings =
-        Findings { misses: AtomicU64::new(0), latencies: Mutex::new(Latencies::new()), resizes: Mutex::default() };
+    let findings = Findings { misses: AtomicU64::new(0), resizes: Mutex::default() };
     let resizing = matches!(case, Case::Continuous { .. });
     let window = Window::new(Duration::from_secs_f64(setting.seconds));
     let threads = readers + usize::from(resizing || setting.spinner);
@@ -256,7 +244,7 @@ fn measure(table: &dyn Subject, name: Name, setting: &Setting, cpus: &Cpus, run:
     let results = run_workers(cpus, threads, window, |thread| -> Box<dyn FnMut() -> u64 + '_> {
         if thread < readers {
             let keys = Indices::new(0..setting.entries, seed(run, thread));
-            reader(table, keys, Sampler::new(window.warm_up(), &findings.latencies), &findings.misses)
+            reader(table, keys, &findings.misses)
         } else if let Case::Continuous { shifts } = case {
             resizer(table, shifts, Instant::now() + window.warm_up(), &findings.resizes)
         } else {
@@ -270,7 +258,7 @@ fn measure(table: &dyn Subject, name: Name, setting: &Setting, cpus: &Cpus, run:
         }
     }
     let (reading, others) = results.split_at(readers);
-    let per_reader: Vec<f64> = reading.iter().map(|result| result.per_second(setting.clock)).collect();
+    let per_reader: Vec<f64> = reading.iter().map(|result| result.per_second(Clock::Wall)).collect();
     let per_second = |results: &[WorkerResult]| results.iter().map(|result| result.per_second(Clock::Wall)).sum();
     let [expand, shrink] = findings.resizes.into_inner().expect("no worker panics");
     Ok(Sample {
@@ -280,32 +268,24 @@ fn measure(table: &dyn Subject, name: Name, setting: &Setting, cpus: &Cpus, run:
         case,
         lookups_per_second: per_reader.iter().sum(),
         per_reader,
-        latency: findings.latencies.into_inner().expect("no worker panics").percentiles(),
         resizes_per_second: if resizing { per_second(others) } else { 0.0 },
         expand,
         shrink,
         first_expand: Resizes::default(),
-        entry_bytes: table.entry_bytes().map(|bytes| bytes as u64 * setting.entries),
-        peak_bucket_bytes: table.costs().peak_bytes,
         cpu_share: min_cpu_share(reading),
         locks: LockCounts::since(&before),
     })
 }
 
 /// Returns the batch of a reader, which looks up keys that are all present, and counts misses.
-fn reader<'a>(
-    table: &'a dyn Subject,
-    mut keys: Indices,
-    mut sampler: Sampler<'a>,
-    misses: &'a AtomicU64,
-) -> Box<dyn FnMut() -> u64 + 'a> {
+fn reader<'a>(table: &'a dyn Subject, mut keys: Indices, misses: &'a AtomicU64) -> Box<dyn FnMut() -> u64 + 'a> {
     Box::new(move || {
-        let missed = table.look_up(&mut keys, &mut sampler);
+        let missed = table.look_up(&mut keys);
         if missed != 0 {
             // Relaxed: a count, read after the workers have been joined.
             misses.fetch_add(missed, Ordering::Relaxed);
         }
-        super::subject::BATCH
+        BATCH
     })
 }
 
@@ -349,7 +329,6 @@ mod tests {
         spinner: false,
         seconds: 0.005,
         hasher: HashFunction::Foldhash,
-        clock: Clock::Wall,
     };
 
     /// A table that loses one key.
@@ -363,8 +342,8 @@ mod tests {
             key == self.lost || self.table.insert(key)
         }
 
-        fn look_up(&self, keys: &mut Indices, sampler: &mut Sampler<'_>) -> u64 {
-            self.table.look_up(keys, sampler)
+        fn look_up(&self, keys: &mut Indices) -> u64 {
+            self.table.look_up(keys)
         }
 
         fn resize_to(&self, buckets: usize) {
@@ -373,10 +352,6 @@ mod tests {
 
         fn costs(&self) -> Costs {
             self.table.costs()
-        }
-
-        fn entry_bytes(&self) -> Option<usize> {
-            self.table.entry_bytes()
         }
     }
 
@@ -404,19 +379,6 @@ mod tests {
             table.resize_to(1 << 6);
         }
         assert_eq!(table.costs().peak_bytes, (16 + 64) * 8);
-    }
-
-    #[test]
-    fn a_lookup_of_each_batch_is_timed() {
-        let table = Name::Unzip.make(16, SETTING.hasher);
-        assert!(keys(&SETTING).into_iter().all(|key| table.insert(key)));
-        let sum = Mutex::new(Latencies::new());
-        let mut sampler = Sampler::new(Duration::ZERO, &sum);
-        for _ in 0..2 {
-            assert_eq!(table.look_up(&mut Indices::new(0..256, 1), &mut sampler), 0);
-        }
-        drop(sampler);
-        assert_eq!(sum.into_inner().unwrap().count(), 2);
     }
 
     #[test]

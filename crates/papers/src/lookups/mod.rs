@@ -3,7 +3,6 @@
 
 pub mod candidates;
 pub mod measure;
-pub mod subject;
 
 use anyhow::{Result, ensure};
 use clap::value_parser;
@@ -11,7 +10,6 @@ use serde::Serialize;
 
 use measure::{Keys, Setting};
 use relativist_bench::harness::options::{HashFunction, parse_count};
-use relativist_bench::harness::workers::Clock;
 use relativist_check::options::parse_seconds;
 
 /// The conditions of a measurement.
@@ -43,7 +41,7 @@ pub struct Conditions {
 
     /// Measure fewer and shorter runs, for a first impression
     #[arg(long)]
-    pub quick: bool,
+    quick: bool,
 
     /// Order in which keys are inserted. With the identity as hash function, it determines the
     /// order of the chains
@@ -53,10 +51,6 @@ pub struct Conditions {
     /// Hash function of the tables
     #[arg(long, value_enum, default_value_t = HashFunction::Foldhash)]
     hasher: HashFunction,
-
-    /// Clock that lookups are timed with; resizes are timed by elapsed time
-    #[arg(long, value_enum, default_value_t = Clock::Wall)]
-    clock: Clock,
 }
 
 impl Conditions {
@@ -69,7 +63,6 @@ impl Conditions {
             spinner: self.spinner,
             seconds: self.seconds.unwrap_or(if self.quick { 1.0 } else { 10.0 }),
             hasher: self.hasher,
-            clock: self.clock,
         })
     }
 

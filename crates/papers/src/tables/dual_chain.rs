@@ -150,7 +150,6 @@ impl<H> DualChain<H> {
 
 impl<H: TableHasher> Table for DualChain<H> {
     const NAME: &'static str = "dual chain";
-    const ENTRY_BYTES: usize = size_of::<Node>();
 
     fn with_buckets(buckets: usize) -> Self {
         let version = Version::new(buckets, 0);

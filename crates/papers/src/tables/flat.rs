@@ -15,5 +15,5 @@ use crate::tables::sorted::resized_by_hand;
 
 resized_by_hand! {
     /// The library's flat table, resized by hand.
-    Flat, FlatMap, "flat", 64, 0, |before: usize, after: usize| u8::from(after < before)
+    Flat, FlatMap, "flat", 64, |before: usize, after: usize| u8::from(after < before)
 }

@@ -337,8 +337,6 @@ impl<H: TableHasher, V: Send + Sync + 'static> Turn<'_, H, V> {
 impl<H: TableHasher> Table for KeyMove<H> {
     const NAME: &'static str = "key_move";
 
-    const ENTRY_BYTES: usize = size_of::<Entry<u64>>();
-
     fn with_buckets(buckets: usize) -> Self {
         Self::new(buckets)
     }

@@ -18,7 +18,7 @@
 //! | [`fixed`] | RCU chains | wait-free | none |
 //! | [`key_move`] | RCU chains that move an entry to another key (section 8) | wait-free | none |
 //! | [`xkernel`] | Mosberger's map: a cached entry, a list of filled buckets | of one thread | none |
-//! | [`tree`] | no hash table: a B-tree behind a lock, a skip list | blocking; lock-free | none |
+//! | [`tree`] | no hash table: a B-tree behind a lock | blocking | none |
 //!
 //! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of
 //! nodes of the same layout: link, hash, key, value ([`dual_chain`] has a second link). Bucket
@@ -84,10 +84,6 @@ impl<H: BuildHasher + Clone + Default + Send + Sync + 'static> TableHasher for H
 pub trait Table: Send + Sync + 'static {
     /// The name of the table in reports.
     const NAME: &'static str;
-
-    /// The size of an entry in bytes, without its share of the buckets and the overhead of the
-    /// allocator.
-    const ENTRY_BYTES: usize = size_of::<chain::Node>();
 
     /// Creates an empty table of `buckets` buckets. Tables without buckets ignore the number.
     ///

@@ -10,7 +10,6 @@
 //! readers on different processors take turns; and a walk of a chain.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 use relativist_rcu::contention::Site;
@@ -21,8 +20,6 @@ use crate::tables::{Costs, Resize, Table, TableHasher};
 
 static READ: Site = Site::new("rwlock_read");
 static WRITE: Site = Site::new("rwlock_write");
-static STD_READ: Site = Site::new("std_rwlock_read");
-static STD_WRITE: Site = Site::new("std_rwlock_write");
 
 /// A lock that may admit several readers at a time.
 pub trait Lock<T>: Send + Sync + 'static {
@@ -37,24 +34,6 @@ pub trait Lock<T>: Send + Sync + 'static {
 
     /// Locks it for writing.
     fn write(&self) -> impl DerefMut<Target = T>;
-}
-
-impl<T: Send + Sync + 'static> Lock<T> for std::sync::RwLock<T> {
-    const NAME: &'static str = "std RwLock";
-
-    fn new(content: T) -> Self {
-        Self::new(content)
-    }
-
-    #[inline(always)]
-    fn read(&self) -> impl Deref<Target = T> {
-        STD_READ.acquire(|| self.try_read().ok(), || self.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    #[inline(always)]
-    fn write(&self) -> impl DerefMut<Target = T> {
-        STD_WRITE.acquire(|| self.try_write().ok(), || self.write().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl<T: Send + Sync + 'static> Lock<T> for parking_lot::RwLock<T> {
@@ -83,11 +62,8 @@ pub struct Locked<L, H> {
     resizer: CachePadded<Resizer>,
 }
 
-/// The paper's baseline, with the faster of the two locks.
+/// The paper's baseline.
 pub type RwLocked<H> = Locked<parking_lot::RwLock<Chains>, H>;
-
-/// The baseline with the standard library's lock.
-pub type StdRwLocked<H> = Locked<std::sync::RwLock<Chains>, H>;
 
 impl<L: Lock<Chains>, H: TableHasher> Table for Locked<L, H> {
     const NAME: &'static str = L::NAME;

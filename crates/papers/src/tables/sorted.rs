@@ -14,10 +14,9 @@
 use relativist::HashMap;
 
 /// Defines a type that implements [`Table`](super::Table) and [`Resize`](super::Resize) with one of
-/// this project's maps, which is resized by hand. `$entry` is the size of an entry outside of its
-/// bucket, and `$waits(before, after)` the number of times that a resize waits for readers.
+/// this project's maps, which is resized by hand. `$waits(before, after)` is the number of times that a resize waits for readers.
 macro_rules! resized_by_hand {
-    ($(#[doc = $doc:literal])* $table:ident, $map:ident, $name:literal, $bucket_bytes:expr, $entry:expr, $waits:expr) => {
+    ($(#[doc = $doc:literal])* $table:ident, $map:ident, $name:literal, $bucket_bytes:expr, $waits:expr) => {
         $(#[doc = $doc])*
         #[derive(Debug)]
         pub struct $table<H: crate::tables::TableHasher> {
@@ -27,8 +26,6 @@ macro_rules! resized_by_hand {
 
         impl<H: crate::tables::TableHasher> crate::tables::Table for $table<H> {
             const NAME: &'static str = $name;
-
-            const ENTRY_BYTES: usize = $entry;
 
             fn with_buckets(buckets: usize) -> Self {
                 let builder = $map::<u64, u64>::builder().resizing(relativist::Resizing::Manual);
@@ -83,6 +80,6 @@ pub(crate) use resized_by_hand;
 resized_by_hand! {
     /// The library's table, resized by hand.
     // Guarantee T5 of the library: growing waits once, whatever the factor, and shrinking does not.
-    Sorted, HashMap, "relativist", size_of::<u64>(), size_of::<crate::tables::chain::Node>(),
+    Sorted, HashMap, "relativist", size_of::<u64>(),
     |before: usize, after: usize| u8::from(after > before)
 }

@@ -209,7 +209,6 @@ unsafe fn remove(head: &Link, place: (u64, u64)) -> Option<u64> {
 
 impl<H: TableHasher> Table for SplitOrdered<H> {
     const NAME: &'static str = "split-ordered";
-    const ENTRY_BYTES: usize = size_of::<Node>();
 
     fn with_buckets(buckets: usize) -> Self {
         let first = Box::into_raw(Box::new(dummy(0)));

@@ -5,19 +5,14 @@
 //! |---|---|
 //! | [`quantity`] | the measured quantities, and the paper's values |
 //! | [`candidates`] | the maps, with keys of each size |
-//! | [`eviction`] | code that evicts the instruction cache |
 //! | [`cold`] | measurements with a cold instruction cache |
-//! | [`fit`] | slope and intercept |
-//! | [`screen`] | tables and pictures |
+//! | [`screen`] | slopes and intercepts, and tables |
 
 pub mod candidates;
 pub mod cold;
-pub mod eviction;
-pub mod fit;
 pub mod quantity;
 pub mod screen;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::tables::xkernel::New;
@@ -28,7 +23,6 @@ use serde::Serialize;
 
 use candidates::{NAMES, SIZES, Subject};
 use cold::Pass;
-use fit::Fit;
 use quantity::{QUANTITIES, Quantity};
 use relativist_bench::harness::comparison::{Comparison, Measured, compare};
 use relativist_bench::harness::options::Output;
@@ -79,11 +73,6 @@ pub struct Args {
     /// Take seconds instead of a minute, for a first impression
     #[arg(long)]
     quick: bool,
-
-    /// Draw charts of the quantities as SVG and PNG into this folder
-    #[arg(long, value_name = "DIR")]
-    #[serde(skip)]
-    out: Option<PathBuf>,
 
     #[command(flatten)]
     #[serde(skip)]
@@ -141,26 +130,20 @@ pub struct Results {
     /// Passes with a cold instruction cache, and with a warm one for comparison.
     pub passes: Vec<Comparison<Pass>>,
     /// Lines through the medians of those `comparisons` whose key size has specialised routines.
-    pub fits: Vec<Fit>,
+    pub fits: Vec<screen::Fit>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
     ensure!(args.buckets.is_power_of_two(), "--buckets {}: not a power of two", args.buckets);
     let cpus = Cpus::allowed();
     let report = Report::begin("xkernel", args.output.json.as_deref(), &cpus, 1)?;
-    if let Some(folder) = &args.out {
-        relativist_bench::harness::chart::prepare(folder)?;
-    }
     let settings = settings(args);
     let bar = progress((settings.len() + 2 * cold::QUANTITIES.len()) * NAMES.len() * args.rounds() as usize);
     let comparisons = settings.iter().map(|setting| measure(args, setting, &bar)).collect::<Result<Vec<_>>>()?;
     let passes = cold::measure(args, &bar)?;
     bar.finish_and_clear();
-    let fits = fit::lines(&comparisons);
+    let fits = screen::lines(&comparisons);
     let results = Results { comparisons, passes, fits };
-    if let Some(folder) = &args.out {
-        screen::draw(folder, &results, &report.caption())?;
-    }
     report.finish(args, &results, &screen::describe(&results))
 }
 

@@ -1,16 +1,12 @@
-//! Tables of our results and the paper's, and pictures.
+//! Straight lines through the measurements, and tables of our results and the paper's.
 
-use std::path::Path;
-
-use anyhow::Result;
+use serde::Serialize;
 
 use super::candidates::NAMES;
 use super::cold::Pass;
 use super::quantity::{Line, QUANTITIES, Quantity};
 use super::{Results, Setting, cold};
-use relativist_bench::harness::chart;
 use relativist_bench::harness::comparison::{Comparison, overview};
-use relativist_bench::harness::options::spell;
 use relativist_bench::harness::report::{significant, table};
 use relativist_bench::harness::stats::Summary;
 
@@ -63,27 +59,65 @@ fn new_over_old<S>(comparison: &Comparison<S>) -> Option<f64> {
     comparison.candidates.iter().find(|result| result.name == "new").map(|result| result.ratio.median)
 }
 
-/// Draws a picture for each quantity: the time of each candidate by size of keys or number of
-/// entries.
-pub fn draw(folder: &Path, results: &Results, caption: &str) -> Result<()> {
+/// A line by least squares. (The paper's lines were fitted by eye.)
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Fit {
+    pub quantity: Quantity,
+    pub name: &'static str,
+    /// Nanoseconds for zero bytes or zero entries.
+    pub intercept: f64,
+    /// Nanoseconds per byte, or per entry.
+    pub slope: f64,
+}
+
+/// Fits a line for each quantity and candidate with at least two points. Key sizes without
+/// specialised routines are left out, because they would be on another line.
+pub fn lines(comparisons: &[Comparison<Setting>]) -> Vec<Fit> {
+    let mut fits = Vec::new();
     for quantity in QUANTITIES {
-        let comparisons: Vec<_> =
-            results.comparisons.iter().filter(|comparison| comparison.setting.quantity == quantity).collect();
-        let line = |(index, name): (usize, &&str)| chart::Line {
-            label: (*name).to_owned(),
-            points: comparisons.iter().map(|at| (at.setting.variable(), at.candidates[index].value)).collect(),
-        };
-        let lines: Vec<_> = NAMES.iter().enumerate().map(line).collect();
-        let by_entries = quantity == Quantity::Iterate;
-        let chart = chart::Chart {
-            title: quantity.title(),
-            x_label: if by_entries { "Entries" } else { "Bytes of a key" },
-            y_label: "ns",
-            logarithmic: by_entries,
-            unit: 1.0,
-            caption,
-        };
-        chart.draw(folder, &format!("xkernel-{}", spell(&quantity)), &lines)?;
+        let is_on_it = |setting: &Setting| setting.quantity == quantity && setting.is_specialised();
+        let comparisons: Vec<_> = comparisons.iter().filter(|comparison| is_on_it(&comparison.setting)).collect();
+        let names = comparisons.first().map_or(&[][..], |comparison| &comparison.candidates);
+        for (index, result) in names.iter().enumerate() {
+            let point = |comparison: &&Comparison<Setting>| {
+                (comparison.setting.variable(), comparison.candidates[index].value.median)
+            };
+            let points: Vec<_> = comparisons.iter().map(point).collect();
+            let fit = |(intercept, slope)| Fit { quantity, name: result.name, intercept, slope };
+            fits.extend(least_squares(&points).map(fit));
+        }
     }
-    Ok(())
+    fits
+}
+
+fn least_squares(points: &[(f64, f64)]) -> Option<Line> {
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / points.len() as f64;
+    let (x_mean, y_mean) = (mean(|(x, _)| *x), mean(|(_, y)| *y));
+    let spread: f64 = points.iter().map(|(x, _)| (x - x_mean).powi(2)).sum();
+    let slope = points.iter().map(|(x, y)| (x - x_mean) * (y - y_mean)).sum::<f64>() / spread;
+    (spread > 0.0).then_some((y_mean - slope * x_mean, slope))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_again() {
+        let points: Vec<_> = (1..=32).map(|x| (f64::from(x), 360.0 + 4.0 * f64::from(x))).collect();
+        let (intercept, slope) = least_squares(&points).unwrap();
+        assert!((intercept - 360.0).abs() < 1e-9 && (slope - 4.0).abs() < 1e-9, "{intercept} {slope}");
+    }
+
+    #[test]
+    fn deviations_cancel_out() {
+        let (intercept, slope) = least_squares(&[(0.0, 1.0), (0.0, 3.0), (4.0, 9.0), (4.0, 11.0)]).unwrap();
+        assert_eq!((intercept, slope), (2.0, 2.0));
+    }
+
+    #[test]
+    fn a_point_makes_no_line() {
+        assert_eq!(least_squares(&[]), None);
+        assert_eq!(least_squares(&[(1.0, 1.0), (1.0, 2.0)]), None);
+    }
 }

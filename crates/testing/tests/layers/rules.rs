@@ -1,8 +1,9 @@
-//! The rules that imports must follow.
+//! The rules that the imports of a crate and its manifest must follow.
 
-use crate::source::{Kind, Mention, ModulePath, Source, Target};
-use crate::table::{Crate, Forbidden};
+use crate::source::{Mention, ModulePath, Source, Target};
+use crate::table::{CRATES, Crate, Forbidden};
 use std::collections::{BTreeMap, BTreeSet};
+use toml::de::{DeTable, DeValue};
 
 /// The name in the table of a module's own code, as opposed to that of its children.
 const OWN: &str = "self";
@@ -13,9 +14,7 @@ pub fn violations(rules: &Crate, source: &Source) -> Vec<String> {
     for inside in rules.inside {
         found.extend(check_layers(rules.name, inside.module, inside.layers, source));
     }
-    for forbidden in rules.forbidden {
-        found.extend(check_forbidden(rules.name, forbidden, source));
-    }
+    found.extend(rules.forbidden.iter().flat_map(|forbidden| check_forbidden(rules.name, forbidden, source)));
     found
 }
 
@@ -26,13 +25,8 @@ struct Import<'s> {
     mention: &'s Mention,
 }
 
-/// The place of a part in the layers.
-#[derive(Clone, Copy)]
-struct Place {
-    layer: usize,
-    /// The number of the cycle that it is in.
-    cycle: Option<usize>,
-}
+/// The layer of a part of a module, and the number of the cycle that it is in.
+type Place = (usize, Option<usize>);
 
 /// Checks the layers of the parts of a module.
 fn check_layers(name: &str, module: &str, layers: &[&str], source: &Source) -> Vec<String> {
@@ -43,39 +37,29 @@ fn check_layers(name: &str, module: &str, layers: &[&str], source: &Source) -> V
     };
     let imports = imports_between_parts(&path, source);
     let mut found = Vec::new();
-    let places = places(layers, |problem| found.push(format!("{name}: {problem} in the table")));
-    for part in places.keys().filter(|part| **part != OWN && !code.children.contains(**part)) {
-        found.push(format!("{name}: there is no module {part:?}, but the table has it"));
-    }
-    let missing: Vec<&str> =
-        code.children.iter().map(String::as_str).filter(|child| !places.contains_key(child)).collect();
-    if !missing.is_empty() {
-        let layers = possible_layers(&code.children, &imports);
-        let missing = missing.join(", ");
-        found.push(format!("{name}: the table lacks {missing}. The imports allow these layers:\n{layers}"));
-    }
+    let places = places(layers, |part| found.push(format!("{name}: {part} is twice in the table")));
+    let unknown = places.keys().filter(|part| **part != OWN && !code.children.contains(**part));
+    found.extend(unknown.map(|part| format!("{name}: there is no module {part:?}, but the table has it")));
+    let missing = code.children.iter().filter(|child| !places.contains_key(child.as_str()));
+    found.extend(missing.map(|child| format!("{name}: the table lacks {child}")));
     found.extend(broken_cycles(&places, &imports).into_iter().map(|cycle| format!("{name}: {cycle}")));
     // Unless the table has it, a module's own code is above its children.
-    let place = |part: &str| {
-        let above_all = Place { layer: usize::MAX, cycle: None };
-        places.get(part).copied().or((part == OWN).then_some(above_all))
-    };
+    let place = |part: &str| places.get(part).copied().or((part == OWN).then_some((usize::MAX, None)));
     let mut seen = BTreeSet::new();
     for Import { from, to, mention } in imports {
         let (Some(above), Some(below)) = (place(from), place(&to)) else { continue };
-        let is_allowed = above.layer > below.layer || above.cycle.is_some() && above.cycle == below.cycle;
+        let is_allowed = above.0 > below.0 || above.1.is_some() && above.1 == below.1;
         // One import of a module by a file is enough.
-        if is_allowed || !seen.insert((&mention.file, to.clone())) {
-            continue;
+        if !is_allowed && seen.insert((&mention.file, to.clone())) {
+            let relation = if above.0 == below.0 { "in the layer of" } else { "above" };
+            found.push(format!("{}: {to} is {relation} {from} ({name})", written(mention)));
         }
-        let relation = if above.layer == below.layer { "in the layer of" } else { "above" };
-        found.push(format!("{}: {to} is {relation} {from} ({name})", written(mention)));
     }
     found
 }
 
-/// The places of all parts in the table.
-fn places<'t>(layers: &[&'t str], mut report: impl FnMut(String)) -> BTreeMap<&'t str, Place> {
+/// The places of all parts in the table. Calls `report` with parts that have two.
+fn places<'t>(layers: &[&'t str], mut report: impl FnMut(&str)) -> BTreeMap<&'t str, Place> {
     let (mut places, mut cycles) = (BTreeMap::new(), 0);
     for (layer, text) in layers.iter().enumerate() {
         let mut cycle = None;
@@ -85,8 +69,8 @@ fn places<'t>(layers: &[&'t str], mut report: impl FnMut(String)) -> BTreeMap<&'
                 cycle = Some(cycles);
             }
             let part = word.trim_matches(['(', ')']);
-            if places.insert(part, Place { layer, cycle }).is_some() {
-                report(format!("{part} is twice"));
+            if places.insert(part, (layer, cycle)).is_some() {
+                report(part);
             }
             if word.ends_with(')') {
                 cycle = None;
@@ -98,20 +82,22 @@ fn places<'t>(layers: &[&'t str], mut report: impl FnMut(String)) -> BTreeMap<&'
 
 /// The cycles of the table in which two parts do not import each other, not even by way of others.
 fn broken_cycles(places: &BTreeMap<&str, Place>, imports: &[Import<'_>]) -> Vec<String> {
-    let below = below(imports);
-    let mut cycles: BTreeMap<usize, Vec<(&str, BTreeSet<&str>)>> = BTreeMap::new();
-    for (part, place) in places {
-        if let Some(cycle) = place.cycle {
-            cycles.entry(cycle).or_default().push((part, reached(part, &below)));
+    let mut broken = BTreeMap::new();
+    for (one, (_, cycle)) in places.iter().filter(|(_, (_, cycle))| cycle.is_some()) {
+        // All that `one` imports, directly or by way of others.
+        let (mut reached, mut next) = (BTreeSet::new(), vec![*one]);
+        while let Some(part) = next.pop() {
+            let below = imports.iter().filter(|import| import.from == part).map(|import| import.to.as_str());
+            next.extend(below.filter(|to| reached.insert(*to)));
+        }
+        let others = places.iter().filter(|(_, place)| place.1 == *cycle).map(|(other, _)| *other);
+        if let Some(other) = others.into_iter().find(|other| !reached.contains(other)) {
+            broken.entry(*cycle).or_insert(format!(
+                "{one} does not import {other}, not even by way of others: take one of them out of the ()"
+            ));
         }
     }
-    let broken = cycles.into_values().filter_map(|parts| {
-        let pairs = parts.iter().flat_map(|one| parts.iter().map(move |other| (one, other)));
-        let mut pairs = pairs.filter(|((one, _), (other, _))| one != other || parts.len() == 1);
-        let ((one, _), (other, _)) = pairs.find(|((_, reached), (other, _))| !reached.contains(other))?;
-        Some(format!("{one} does not import {other}, not even by way of others: take one of them out of the ()"))
-    });
-    broken.collect()
+    broken.into_values().collect()
 }
 
 /// The imports that cross from one part of a module to another. A module that offers items of its
@@ -123,7 +109,7 @@ fn imports_between_parts<'s>(scope: &[String], source: &'s Source) -> Vec<Import
         for mention in &code.mentions {
             for target in source.resolve(module, mention) {
                 let Target::Module(target) = target else { continue };
-                let is_offered = mention.kind == Kind::Facade && target.starts_with(module);
+                let is_offered = mention.is_offered && target.starts_with(module);
                 if target.starts_with(scope) && part(&target, scope) != from && !is_offered {
                     imports.push(Import { from, to: part(&target, scope).into(), mention });
                 }
@@ -139,16 +125,12 @@ fn part<'m>(module: &'m ModulePath, scope: &[String]) -> &'m str {
 }
 
 fn check_forbidden(name: &str, forbidden: &Forbidden, source: &Source) -> Vec<String> {
-    let excepted: Vec<ModulePath> = forbidden.except.iter().map(|module| path(module)).collect();
-    let is_in = |names: &[String], name: &str| names == path(name) || names.starts_with(&path(name));
+    let is_excepted = |module: &ModulePath| forbidden.except.iter().any(|excepted| module.starts_with(&path(excepted)));
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
-    for (module, code) in &source.modules {
-        if excepted.iter().any(|excepted| module.starts_with(excepted)) {
-            continue;
-        }
+    for (module, code) in source.modules.iter().filter(|(module, _)| !is_excepted(module)) {
         for mention in &code.mentions {
             let is_forbidden = source.resolve(module, mention).iter().any(|target| match target {
-                Target::Outside(names) => forbidden.names.iter().any(|name| is_in(names, name)),
+                Target::Outside(names) => forbidden.names.iter().any(|name| names.starts_with(&path(name))),
                 Target::Module(_) => false,
             });
             if is_forbidden && seen.insert((&mention.file, mention.line)) {
@@ -169,49 +151,35 @@ fn written(mention: &Mention) -> String {
     format!("{}:{}: {}", mention.file.display(), mention.line, mention.path.join("::").replace("::::", "::"))
 }
 
-/// The lowest layers that the imports allow, as they would be in the table.
-fn possible_layers(children: &BTreeSet<String>, imports: &[Import<'_>]) -> String {
-    let below = below(imports);
-    let mut parts: Vec<&str> = children.iter().map(String::as_str).collect();
-    if imports.iter().any(|import| import.to == OWN) {
-        parts.push(OWN);
+/// How the dependencies in a manifest differ from those in the table. The crates in `below` are
+/// those that may be used.
+pub fn dependency_violations(rules: &Crate, below: &[Crate], manifest: &str) -> Vec<String> {
+    let name = rules.name;
+    let mut found = Vec::new();
+    let code = dependencies(manifest, &["dependencies", "build-dependencies"]);
+    let mut tests = dependencies(manifest, &["dev-dependencies"]);
+    // All tests may use relativist-testing, and the crate itself with other features.
+    tests.retain(|used| used != "relativist-testing" && used != name && !code.contains(used));
+    for (what, actual, expected) in [("code", &code, rules.uses), ("tests", &tests, rules.tests_use)] {
+        let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+        if *actual != expected {
+            found.push(format!("{name}: by Cargo.toml its {what} uses {actual:?}, and by the table {expected:?}"));
+        }
     }
-    let reached: BTreeMap<&str, BTreeSet<&str>> = parts.iter().map(|part| (*part, reached(part, &below))).collect();
-    let are_in_cycle =
-        |one: &str, other: &str| one == other || reached[one].contains(other) && reached[other].contains(one);
-    let (mut placed, mut text) = (BTreeSet::new(), String::new());
-    while placed.len() < parts.len() {
-        let is_next = |part: &&str| {
-            !placed.contains(part) && reached[part].iter().all(|to| placed.contains(to) || are_in_cycle(part, to))
-        };
-        let layer: Vec<&str> = parts.iter().copied().filter(is_next).collect();
-        let cycles: BTreeSet<String> = layer
-            .iter()
-            .map(|part| {
-                let cycle: Vec<&str> = layer.iter().copied().filter(|other| are_in_cycle(part, other)).collect();
-                if cycle.len() > 1 { format!("({})", cycle.join(" ")) } else { cycle.concat() }
-            })
-            .collect();
-        text += &format!("    {:?},\n", cycles.into_iter().collect::<Vec<_>>().join(" "));
-        placed.extend(layer);
+    for used in rules.uses.iter().filter(|used| below.iter().all(|below| below.name != **used)) {
+        found.push(format!("{name}: {used} is not above it in the table"));
     }
-    text
+    found
 }
 
-/// What each part imports.
-fn below<'i>(imports: &'i [Import<'_>]) -> BTreeMap<&'i str, BTreeSet<&'i str>> {
-    let mut below: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for import in imports {
-        below.entry(import.from).or_default().insert(&import.to);
+/// The crates of the workspace in these sections of a manifest, those for some targets included.
+fn dependencies(manifest: &str, sections: &[&str]) -> BTreeSet<String> {
+    let manifest = DeTable::parse(manifest).expect("the manifest is in TOML").into_inner();
+    let mut tables = vec![&manifest];
+    if let Some(DeValue::Table(targets)) = manifest.get("target").map(|value| value.get_ref()) {
+        tables.extend(targets.values().filter_map(|target| target.get_ref().as_table()));
     }
-    below
-}
-
-/// All that `from` imports, directly or by way of others.
-fn reached<'i>(from: &'i str, below: &BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i str> {
-    let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
-    while let Some(part) = next.pop() {
-        next.extend(below.get(part).into_iter().flatten().copied().filter(|to| reached.insert(*to)));
-    }
-    reached
+    let sections = tables.iter().flat_map(|table| sections.iter().filter_map(|name| table.get(*name)));
+    let names = sections.filter_map(|section| section.get_ref().as_table()).flat_map(DeTable::keys);
+    names.map(|name| name.get_ref().to_string()).filter(|name| CRATES.iter().any(|rules| rules.name == name)).collect()
 }

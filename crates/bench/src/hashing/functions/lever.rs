@@ -86,10 +86,6 @@ impl HashFunction for PageCache {
         }
     }
 
-    fn source(&self) -> &'static str {
-        "Lever, section 3.1: page cache"
-    }
-
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
         const PAGE_SHIFT: u32 = 12;
@@ -115,10 +111,6 @@ impl HashFunction for BufferCache {
         }
     }
 
-    fn source(&self) -> &'static str {
-        "Lever, section 3.2: buffer cache"
-    }
-
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
         let (device, block) = arguments(key);
@@ -138,10 +130,6 @@ impl HashFunction for DentryCache {
             Self::Additive => "dentry-add".into(),
             Self::Multiplicative { shift } => format!("dentry-mult-{shift}"),
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "Lever, section 3.3: dentry cache"
     }
 
     #[inline]
@@ -164,10 +152,6 @@ impl HashFunction for InodeCache {
             Self::ShiftAdd => "inode-shift-add".into(),
             Self::Multiplicative => "inode-mult".into(),
         }
-    }
-
-    fn source(&self) -> &'static str {
-        "Lever, section 3.4: inode cache"
     }
 
     #[inline]

@@ -28,10 +28,6 @@ pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 ///         "page-number".into()
 ///     }
 ///
-///     fn source(&self) -> &'static str {
-///         "the address without its offset in a page"
-///     }
-///
 ///     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
 ///         (key.sum() >> 12) as usize & ((1 << bits) - 1)
 ///     }
@@ -44,9 +40,6 @@ pub const BITS: std::ops::RangeInclusive<u32> = 1..=30;
 pub trait HashFunction: Send + Sync {
     /// Returns the name of the function on the command line and in reports.
     fn name(&self) -> String;
-
-    /// Returns where the function comes from, as a short phrase.
-    fn source(&self) -> &'static str;
 
     /// Returns the bucket of `key` in a table of [`buckets`](Self::buckets)`(bits)` buckets.
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize;

@@ -36,7 +36,6 @@ impl Fold {
 /// A function with 64-bit results, and the selection of the bucket.
 struct Folded<H> {
     name: &'static str,
-    source: &'static str,
     fold: Fold,
     hash: H,
 }
@@ -49,10 +48,6 @@ impl<H: Fn(&Key<'_>) -> u64 + Send + Sync> HashFunction for Folded<H> {
         }
     }
 
-    fn source(&self) -> &'static str {
-        self.source
-    }
-
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
         self.fold.bucket((self.hash)(key), bits)
@@ -61,37 +56,25 @@ impl<H: Fn(&Key<'_>) -> u64 + Send + Sync> HashFunction for Folded<H> {
 
 /// Returns all functions of this module; `fold` selects the bucket.
 pub(super) fn all(fold: Fold) -> Vec<Box<dyn HashFunction>> {
-    fn boxed(
-        name: &'static str,
-        source: &'static str,
-        fold: Fold,
-        hash: impl Fn(&Key<'_>) -> u64 + Send + Sync + 'static,
-    ) -> Box<dyn HashFunction> {
-        Box::new(Folded { name, source, fold, hash })
+    type Boxed = Box<dyn HashFunction>;
+    fn boxed(name: &'static str, fold: Fold, hash: impl Fn(&Key<'_>) -> u64 + Send + Sync + 'static) -> Boxed {
+        Box::new(Folded { name, fold, hash })
     }
-    fn hashed<S>(name: &'static str, source: &'static str, fold: Fold, state: S) -> Box<dyn HashFunction>
-    where
-        S: BuildHasher + Send + Sync + 'static,
-    {
-        boxed(name, source, fold, move |key| state.hash_one(key))
+    fn hashed<S: BuildHasher + Send + Sync + 'static>(name: &'static str, fold: Fold, state: S) -> Boxed {
+        boxed(name, fold, move |key| state.hash_one(key))
     }
     vec![
-        hashed("fnv-1a", "FNV-1a of 64 bits (fnv)", fold, fnv::FnvBuildHasher::default()),
-        hashed("fxhash", "rustc's, a multiplication per word (rustc-hash)", fold, rustc_hash::FxBuildHasher),
-        hashed("rapidhash", "successor of wyhash (rapidhash)", fold, rapidhash::fast::SeedableState::fixed()),
-        hashed("foldhash", "hashbrown's default (foldhash)", fold, foldhash::fast::FixedState::default()),
-        hashed("foldhash-q", "foldhash, finished better", fold, foldhash::quality::FixedState::default()),
-        hashed(
-            "ahash",
-            "by AES instructions if the processor has them (ahash)",
-            fold,
-            ahash::RandomState::with_seeds(1, 2, 3, 4),
-        ),
-        hashed("siphash", "SipHash-1-3, std's default", fold, BuildHasherDefault::<DefaultHasher>::default()),
-        boxed("xxh3", "XXH3 of 64 bits (xxhash-rust)", fold, |key| key.with_bytes(xxhash_rust::xxh3::xxh3_64)),
-        boxed("murmur3", "MurmurHash3, x64, half of 128 bits (fastmurmur3)", fold, |key| {
-            key.with_bytes(|bytes| fastmurmur3::murmur3_x64_128(bytes, 0) as u64)
-        }),
+        hashed("fnv-1a", fold, fnv::FnvBuildHasher::default()),
+        hashed("fxhash", fold, rustc_hash::FxBuildHasher),
+        hashed("rapidhash", fold, rapidhash::fast::SeedableState::fixed()),
+        hashed("foldhash", fold, foldhash::fast::FixedState::default()),
+        hashed("foldhash-q", fold, foldhash::quality::FixedState::default()),
+        hashed("ahash", fold, ahash::RandomState::with_seeds(1, 2, 3, 4)),
+        // SipHash-1-3, std's default.
+        hashed("siphash", fold, BuildHasherDefault::<DefaultHasher>::default()),
+        boxed("xxh3", fold, |key| key.with_bytes(xxhash_rust::xxh3::xxh3_64)),
+        // Half of its 128 bits.
+        boxed("murmur3", fold, |key| key.with_bytes(|bytes| fastmurmur3::murmur3_x64_128(bytes, 0) as u64)),
     ]
 }
 

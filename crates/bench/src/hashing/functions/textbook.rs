@@ -30,10 +30,6 @@ impl HashFunction for Untransformed {
         "untransformed".into()
     }
 
-    fn source(&self) -> &'static str {
-        "the key's low bits, its remainder by a power of two"
-    }
-
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
         (key.sum() & mask(bits)) as usize
@@ -47,10 +43,6 @@ const BELOW: [u64; 31] =
 impl HashFunction for PrimeModulus {
     fn name(&self) -> String {
         "modulus-prime".into()
-    }
-
-    fn source(&self) -> &'static str {
-        "remainder by the largest prime that fits"
     }
 
     #[inline]
@@ -67,10 +59,6 @@ impl HashFunction for PrimeModulus {
 impl HashFunction for Fibonacci {
     fn name(&self) -> String {
         "fibonacci-64".into()
-    }
-
-    fn source(&self) -> &'static str {
-        "multiplicative with 2^64 / golden ratio, high bits"
     }
 
     #[inline]
@@ -93,10 +81,6 @@ static TABLE: [u64; 256] = {
 impl HashFunction for TableDriven {
     fn name(&self) -> String {
         "table-driven".into()
-    }
-
-    fn source(&self) -> &'static str {
-        "Lever, appendix A: a load from a random table per byte"
     }
 
     #[inline]
@@ -133,10 +117,6 @@ fn crc32c_by_instruction(bytes: &[u8]) -> u32 {
 impl HashFunction for Crc32c {
     fn name(&self) -> String {
         "crc32c".into()
-    }
-
-    fn source(&self) -> &'static str {
-        "CRC-32C, by the processor's instruction if it has one"
     }
 
     #[inline]

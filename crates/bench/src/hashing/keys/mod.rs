@@ -1,6 +1,5 @@
 //! Keys, and the sources that read or generate them.
 
-pub mod files;
 pub mod patterns;
 pub mod server;
 pub mod text;
@@ -8,7 +7,6 @@ pub mod text;
 use std::hash::{Hash, Hasher};
 
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
 
 use super::functions::lever::name_hash;
 
@@ -19,11 +17,6 @@ pub trait Source: Send {
     /// # Errors
     /// When the keys can't be read.
     fn next(&mut self, keys: &mut Keys) -> Result<bool>;
-
-    /// Returns the share of the keys that has been read, if known.
-    fn share(&self) -> Option<f64> {
-        None
-    }
 
     /// Adds up to `most` keys; returns whether there may be more.
     ///
@@ -122,7 +115,7 @@ impl Hash for Key<'_> {
 }
 
 /// A batch of keys of one kind, stored densely.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Keys {
     kind: Kind,
     words: Vec<(u64, u64)>,
@@ -131,7 +124,7 @@ pub struct Keys {
     ends: Vec<usize>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Kind {
     #[default]
     Number,

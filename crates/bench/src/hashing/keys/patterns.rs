@@ -151,10 +151,6 @@ impl Source for Generator {
         keys.push(key);
         Ok(true)
     }
-
-    fn share(&self) -> Option<f64> {
-        Some(self.made as f64 / self.pattern.keys as f64)
-    }
 }
 
 impl Generator {
@@ -225,7 +221,7 @@ fn block(group: u64, block: u64) -> Key<'static> {
 
 /// Returns the address of the `number`-th inode. Each page holds as many as fit, and the pages are
 /// scattered.
-pub(super) fn inode_address(number: u64) -> u64 {
+fn inode_address(number: u64) -> u64 {
     const SIZE: u64 = INODE_SIZE as u64;
     const PER_PAGE: u64 = PAGE / SIZE;
     KERNEL_MEMORY + free_page(number / PER_PAGE) * PAGE + number % PER_PAGE * SIZE

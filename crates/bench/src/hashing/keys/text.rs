@@ -25,8 +25,6 @@ pub enum Form {
 pub struct Text {
     form: Cut,
     numbers: bool,
-    read: u64,
-    length: Option<u64>,
 }
 
 enum Cut {
@@ -43,17 +41,16 @@ impl Text {
     /// # Errors
     /// When the file can't be read, or has no such column.
     pub fn open(path: &Path, form: &Form, numbers: bool) -> Result<Self> {
-        let (input, length): (Box<dyn BufRead + Send>, _) = if path == Path::new("-") {
-            (Box::new(BufReader::new(io::stdin())), None)
+        let input: Box<dyn BufRead + Send> = if path == Path::new("-") {
+            Box::new(BufReader::new(io::stdin()))
         } else {
             let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-            let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
-            (Box::new(BufReader::with_capacity(1 << 18, file)), length)
+            Box::new(BufReader::with_capacity(1 << 18, file))
         };
-        Self::new(input, length, form, numbers)
+        Self::new(input, form, numbers)
     }
 
-    fn new(input: Box<dyn BufRead + Send>, length: Option<u64>, form: &Form, numbers: bool) -> Result<Self> {
+    fn new(input: Box<dyn BufRead + Send>, form: &Form, numbers: bool) -> Result<Self> {
         let form = match form {
             Form::Lines => Cut::Lines(input, Vec::new()),
             Form::Column(column) => {
@@ -78,7 +75,7 @@ impl Text {
                 Cut::Records(input, vec![0; *width])
             }
         };
-        Ok(Self { form, numbers, read: 0, length })
+        Ok(Self { form, numbers })
     }
 }
 
@@ -91,7 +88,6 @@ impl Source for Text {
                 if length == 0 {
                     return Ok(false);
                 }
-                self.read += length as u64;
                 let text = line.strip_suffix(b"\n").unwrap_or(line);
                 let text = text.strip_suffix(b"\r").unwrap_or(text);
                 if !text.is_empty() {
@@ -103,7 +99,6 @@ impl Source for Text {
                 if !reader.read_byte_record(record).context("cannot read the keys")? {
                     return Ok(false);
                 }
-                self.read = reader.position().byte();
                 let line = record.position().map_or(0, csv::Position::line);
                 let field = record.get(*index).with_context(|| format!("line {line} has no column {}", *index + 1))?;
                 keys.push(parsed(field, self.numbers).with_context(|| format!("line {line}"))?);
@@ -114,15 +109,10 @@ impl Source for Text {
                     return Ok(false);
                 }
                 input.read_exact(record).context("the last record is cut off")?;
-                self.read += record.len() as u64;
                 keys.push(if self.numbers { integers(record) } else { Key::Bytes(record) });
                 Ok(true)
             }
         }
-    }
-
-    fn share(&self) -> Option<f64> {
-        Some(self.read as f64 / self.length? as f64)
     }
 }
 
@@ -160,10 +150,9 @@ mod tests {
     use super::*;
 
     fn read(text: &'static [u8], form: Form, numbers: bool) -> Result<Keys> {
-        let mut source = Text::new(Box::new(text), Some(text.len() as u64), &form, numbers)?;
+        let mut source = Text::new(Box::new(text), &form, numbers)?;
         let mut keys = Keys::default();
         assert!(!source.fill(&mut keys, 1000)?);
-        assert_eq!(source.share(), Some(1.0));
         Ok(keys)
     }
 

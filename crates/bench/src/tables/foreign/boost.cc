@@ -26,10 +26,6 @@ bool get(void *table, std::uint64_t key, std::uint64_t *value) {
     return map(table).cvisit(key, [=](const auto &entry) { *value = entry.second; }) != 0;
 }
 
-bool replace(void *table, std::uint64_t key, std::uint64_t value) {
-    return map(table).visit(key, [=](auto &entry) { entry.second = value; }) != 0;
-}
-
 }  // namespace
 
 const relativist_operations relativist_boost = {
@@ -37,7 +33,6 @@ const relativist_operations relativist_boost = {
     [](void *table) { delete &map(table); },
     get,
     [](void *table, std::uint64_t key, std::uint64_t value) { return map(table).try_emplace(key, value); },
-    replace,
     [](void *table, std::uint64_t key) { return map(table).erase(key) != 0; },
     [](void *table) { map(table).clear(); },
     [](void *table, relativist_visit visit, void *context) {

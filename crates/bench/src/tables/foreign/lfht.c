@@ -190,21 +190,6 @@ static bool insert(void *table, uint64_t key, uint64_t value)
 	return inserted;
 }
 
-static bool replace(void *table, uint64_t key, uint64_t value)
-{
-	struct entry *entry = make(key, value);
-	struct cds_lfht_node *old;
-
-	enter();
-	old = cds_lfht_add_replace(ht_of(table), relativist_hash(key), match, &key, &entry->node);
-	if (old)
-		retire(old);
-	leave();
-	if (!old)
-		count_change(table, 1);
-	return old;
-}
-
 static bool remove_key(void *table, uint64_t key)
 {
 	struct cds_lfht_iter iter;
@@ -244,7 +229,6 @@ const struct relativist_operations relativist_lfht = {
 	.destroy = destroy,
 	.get = get,
 	.insert = insert,
-	.replace = replace,
 	.remove = remove_key,
 	.clear = clear,
 	.for_each = for_each,

@@ -17,7 +17,6 @@ pub struct Operations {
     destroy: unsafe extern "C" fn(table: *mut c_void),
     get: unsafe extern "C" fn(table: *mut c_void, key: u64, value: *mut u64) -> bool,
     insert: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
-    replace: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
     remove: unsafe extern "C" fn(table: *mut c_void, key: u64) -> bool,
     clear: unsafe extern "C" fn(table: *mut c_void),
     for_each: unsafe extern "C" fn(table: *mut c_void, visit: Visit, context: *mut c_void),
@@ -68,18 +67,6 @@ library! {
     Liburcu, "cds_lfht", relativist_lfht
 }
 
-#[cfg(feature = "tbb")]
-library! {
-    /// oneTBB's `concurrent_hash_map`: a reader-writer lock for each entry and each bucket.
-    Tbb, "tbb::concurrent_hash_map", relativist_tbb
-}
-
-#[cfg(feature = "cuckoo")]
-library! {
-    /// libcuckoo: cuckoo hashing, with striped spin locks.
-    Cuckoo, "libcuckoo", relativist_cuckoo
-}
-
 #[cfg(feature = "boost")]
 library! {
     /// Boost's `concurrent_flat_map`: open addressing, with a spin lock per group of 15 slots and a
@@ -106,7 +93,6 @@ impl<L: Library> fmt::Debug for Foreign<L> {
 impl<L: Library> Lookup for Foreign<L> {
     const NAME: &'static str = L::NAME;
     type Key = u64;
-    type Value = u64;
     type Session<'t> = &'t Self;
 
     fn session(&self) -> Self::Session<'_> {
@@ -133,12 +119,6 @@ impl<L: Library> Table for Foreign<L> {
     fn try_insert(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
         // SAFETY: the table is alive.
         unsafe { (L::operations().insert)(this.table.as_ptr(), key, value) }
-    }
-
-    #[inline(always)]
-    fn replace(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
-        // SAFETY: the table is alive.
-        unsafe { (L::operations().replace)(this.table.as_ptr(), key, value) }
     }
 
     #[inline(always)]
@@ -194,10 +174,6 @@ mod tests {
     fn all_hash_as_the_tables_in_rust_do() {
         #[cfg(feature = "liburcu")]
         hashes_alike::<Liburcu>();
-        #[cfg(feature = "tbb")]
-        hashes_alike::<Tbb>();
-        #[cfg(feature = "cuckoo")]
-        hashes_alike::<Cuckoo>();
         #[cfg(feature = "boost")]
         hashes_alike::<Boost>();
     }

@@ -24,7 +24,6 @@ struct relativist_operations {
 	void (*destroy)(void *table);
 	bool (*get)(void *table, uint64_t key, uint64_t *value);
 	bool (*insert)(void *table, uint64_t key, uint64_t value);
-	bool (*replace)(void *table, uint64_t key, uint64_t value);
 	bool (*remove)(void *table, uint64_t key);
 	/* Call only when no other thread uses the table, if the table requires that. */
 	void (*clear)(void *table);
@@ -32,7 +31,7 @@ struct relativist_operations {
 	uint64_t (*hash)(uint64_t key);
 };
 
-extern const struct relativist_operations relativist_lfht, relativist_tbb, relativist_cuckoo, relativist_boost;
+extern const struct relativist_operations relativist_lfht, relativist_boost;
 
 #ifdef __cplusplus
 }

@@ -1,130 +1,195 @@
-//! `relativist-bench compare` compares concurrent maps on the same workloads.
+//! `relativist-bench compare` compares concurrent maps, caches, the server's store, and RCU with
+//! others, in one way.
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | [`setting`] | the workloads, and the other parameters of a comparison |
-//! | [`candidates`] | the tables |
-//! | [`steady_state`] | workloads without a natural end: lookups, the matrix, iteration |
-//! | [`run_to_completion`] | workloads that run to completion: mixes, growing, removal; [`crate::harness::latency`] of single operations |
-//! | [`subprocess`] | workloads that need a process per table: memory, churn |
-//! | [`targets`] | performance targets of relativist |
-//! | [`screen`], [`plot`] | tables on stdout, pictures in SVG |
-//! | [`redraw`], [`ratios`] | pictures of results from several machines |
+//! | [`job`] | a measurement of several candidates in turns, and what measurements share |
+//! | [`memory`] | the workload that measures the resident set, with a process per candidate |
+//! | [`maps`], [`caches`], [`engines`], [`rcu`] | subjects: a table of candidates and a table of workloads each |
+//! | [`plot`] | pictures in SVG, and `relativist-bench plot` |
 //!
-//! A workload plans [`Job`]s; each makes one or more [comparisons](crate::harness::comparison).
-//! Candidates are always measured in turns, round by round. Some workloads keep their tables from
-//! round to round. If all tables together exceed `--memory`, these workloads measure the
-//! competitors in groups, each together with our table. The other workloads make a new table for
-//! each measurement, so only one exists at a time.
+//! A workload plans [`Job`]s. Each measures all its candidates once per round, and gives one or
+//! more [comparisons](crate::harness::comparison) with the first candidate, which is ours.
 
-pub mod candidates;
+pub mod caches;
+pub mod engines;
+pub mod job;
+pub mod maps;
+pub mod memory;
 pub mod plot;
-pub mod ratios;
-pub mod redraw;
-pub mod run_to_completion;
-pub mod screen;
-pub mod setting;
-pub mod steady_state;
-pub mod subprocess;
-pub mod targets;
+pub mod rcu;
 
+use std::fmt::{Debug, Write as _};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use clap::{ValueEnum, value_parser};
-use indicatif::ProgressBar;
-use serde::Serialize;
+use anyhow::{Result, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::value_parser;
+use serde::{Deserialize, Serialize};
 
-use crate::harness::comparison::Comparison;
+use crate::harness::comparison::{Comparison, overview};
 use crate::harness::options::{Output, parse_count};
 use crate::harness::report::{Report, count};
 use crate::harness::rounds::progress;
-use crate::harness::sampling::Distribution;
-use crate::harness::workers::{Clock, Cpus, Window};
+use crate::harness::workers::{Clock, Cpus};
 use crate::tables::entries::Kind;
-use crate::tools::compare::candidates::Name;
-use crate::tools::compare::setting::{Setting, Workload};
-use crate::tools::compare::subprocess::Trace;
+use job::{Context, Job, Setting};
 use relativist_check::options::parse_seconds;
 
-/// Compare concurrent maps on the same workloads, in interleaved rounds
+/// Compare concurrent maps, caches, the server's store, or RCU with others
 ///
-/// All tables hash with foldhash (fixed seed) and allocate from mimalloc. Every operation takes its
-/// own guard or lock. Rows named "handle" keep a guard for 1024 operations, and are compared with
-/// relativist's handle. hashbrown is not synchronised: it shows the lower bound, and except for
-/// lookups it runs with one thread only. Background threads of a table (relativist, cds_lfht) run
-/// during the measurements.
+/// Compares maps, unless another subject is given. Subjects have the same options. All candidates
+/// are measured in interleaved rounds. They hash with foldhash (fixed seed) and allocate from
+/// mimalloc. Every result is checked.
 ///
-/// Keys look random, so the processor cannot predict them. A key does not depend on the previous
-/// operation, so operations overlap: this measures throughput, not latency. "harness alone" is the
-/// loop without a table; every row includes its time. Every result is checked.
+/// Cells show the median over rounds, the quartiles, and the median over rounds of the ratio to
+/// ours: above 1, the other one is slower or larger.
 ///
-/// Cells show medians over rounds, quartiles, and the median over rounds of the ratio to
-/// relativist: above 1, the other table is slower or larger. Where relativist has a target, the
-/// cell shows whether it was met.
+/// Maps: every operation takes its own guard or lock. Rows named "handle" keep a guard for 1024
+/// operations, and are compared with relativist's handle. hashbrown is not synchronised: it shows
+/// the lower bound, and except for lookups it runs with one thread only. "harness alone" is the
+/// loop without a map; every row includes its time. Keys look random, and do not depend on the
+/// previous operation, so operations overlap: this measures throughput, not latency.
 ///
-/// cds_lfht, oneTBB, libcuckoo and Boost's concurrent_flat_map (u64 only) take part in builds with
-/// --features liburcu,tbb,cuckoo,boost, which need Debian's liburcu-dev, libtbb-dev, libcuckoo-dev
-/// and libboost1.88-dev. mimalloc then replaces malloc in the whole program. They are compiled by
-/// the C and C++ compiler with -O3. Calls into them are not inlined, which costs one or two
-/// nanoseconds each.
-#[derive(Debug, clap::Args, Serialize)]
+/// cds_lfht and Boost's concurrent_flat_map (u64 only) take part in builds with --features
+/// liburcu,boost, which need Debian's liburcu-dev and libboost1.88-dev. mimalloc then replaces
+/// malloc in the whole program. Calls into them are not inlined, which costs one or two nanoseconds
+/// each.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// Workloads to run [default: all except churn, which takes a minute per table]
-    #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
-    #[serde(rename = "work")]
-    workload: Vec<Workload>,
+    #[command(subcommand)]
+    what: Option<What>,
 
-    /// Tables to compare with relativist
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Name::value_variants().to_vec(), hide_default_value = true)]
-    tables: Vec<Name>,
+    #[command(flatten)]
+    maps: Options<maps::Maps>,
+}
 
-    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default:
-    /// 2^12,2^16,2^20,2^23 for hit, miss and the matrix, 2^20 and 2^23 for grow and latency,
-    /// otherwise 2^20]
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Concurrent maps (as without a subject)
+    Maps(Options<maps::Maps>),
+    /// The cache for Rust programs, moka, quick_cache, and foyer
+    ///
+    /// foyer takes part in builds with --features foyer: with its cache in memory, with S3-FIFO.
+    /// Keys and values are 64-bit integers, all entries weigh 1, and no entry expires. In the time
+    /// of an insertion that evicts, moka may put work off until later insertions and lookups.
+    Caches(Options<caches::Caches>),
+    /// The store of relativistd and Segcache, without a server
+    ///
+    /// Items have keys of 10 bytes. Lookups copy the value. Segcache (Pelikan's crate) takes part
+    /// in builds with --features segcache. Its policy is to merge segments, as in its paper.
+    Engines(Options<engines::Engines>),
+    /// relativist-rcu, crossbeam-epoch, seize, and liburcu
+    ///
+    /// relativist-rcu takes part twice: with the domain of the process, and with a private domain.
+    /// liburcu takes part in builds with --features liburcu: its "memb" flavour, inlined into loops
+    /// in C. Sections contain only a compiler barrier. crossbeam-epoch and seize have no function
+    /// that waits for readers. Waiting and reclamation are timed by elapsed time, because they
+    /// include sleeping.
+    Rcu(Options<rcu::Rcu>),
+}
+
+/// Something with several implementations to compare.
+pub trait Subject: Copy + Debug + 'static {
+    const NAME: &'static str;
+
+    /// The fewest entries for each thread.
+    const FEWEST: u64;
+
+    type Candidate: 'static;
+
+    /// All candidates, ours first.
+    const CANDIDATES: &'static [Entry<Self::Candidate>];
+
+    const WORKLOADS: &'static [Entry<Work<Self>>];
+
+    /// The options that other subjects do not have.
+    type Options: clap::Args + Serialize + Debug;
+
+    /// Returns the kinds of entries that `workload` is measured with.
+    fn kinds(_: &Self::Options, _workload: &str) -> Vec<Option<Kind>> {
+        vec![None]
+    }
+
+    /// Prepares the process, and warns of what influences the results.
+    fn begin(_: Context<'_, Self>, _: &mut Report) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether a candidate can be measured under `setting`.
+    fn takes_part(_: &Self::Candidate, _: &Setting) -> bool {
+        true
+    }
+
+    /// Returns by how many bytes per entry the resident set of this process grows.
+    fn resident(_: &Self::Candidate, _: &memory::ChildArgs) -> Result<f64> {
+        unreachable!("no workload of this subject measures the resident set")
+    }
+}
+
+/// A candidate or a workload: its name on the command line, its name in reports, and what it does.
+#[derive(Debug)]
+pub struct Entry<T: 'static> {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub what: T,
+}
+
+/// What a workload does, and with how many entries unless the user gives other numbers.
+#[derive(Debug)]
+pub struct Work<S: Subject> {
+    pub sizes: &'static [u64],
+    pub plan: Plan<S>,
+}
+
+type Plan<S> = for<'a> fn(Context<'a, S>, &Setting) -> Result<Vec<Job<'a>>>;
+
+const fn work<S: Subject>(
+    name: &'static str,
+    title: &'static str,
+    sizes: &'static [u64],
+    plan: Plan<S>,
+) -> Entry<Work<S>> {
+    Entry { name, title, what: Work { sizes, plan } }
+}
+
+#[derive(Debug, clap::Args, Serialize)]
+#[serde(bound = "")]
+pub struct Options<S: Subject> {
+    /// Workloads to run [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = names(S::WORKLOADS))]
+    workload: Vec<String>,
+
+    /// What to compare with ours [default: all]
+    #[arg(long, visible_alias = "tables", value_delimiter = ',', value_parser = names(S::CANDIDATES))]
+    candidates: Vec<String>,
+
+    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default: 2^20, and
+    /// 2^12, 2^16 and 2^23 where they differ]
     #[arg(long, value_delimiter = ',', value_parser = parse_count)]
     entries: Vec<u64>,
-
-    /// Types of keys and values [default: both in the matrix, otherwise u64]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    keys: Vec<Kind>,
-
-    /// Percentages of updates in the matrix
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 10, 50], value_parser = value_parser!(u8).range(0..=100))]
-    updates: Vec<u8>,
-
-    /// How keys are drawn in the matrix
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Distribution::value_variants().to_vec())]
-    distributions: Vec<Distribution>,
 
     /// Numbers of threads, each measured separately
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_parser = value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
 
-    /// Rounds; each measures every candidate once, in a changing order. memory has at most 3, churn
-    /// has 1
+    /// Rounds; each measures every candidate once, in a changing order. memory has at most 3
     #[arg(long, default_value_t = 11, value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
     /// Seconds per measurement of a workload without a natural end, after a warm-up of a quarter of
-    /// that [default: 0.1, for churn 60]
-    #[arg(long, value_parser = parse_seconds)]
-    seconds: Option<f64>,
+    /// that
+    #[arg(long, default_value_t = 0.1, value_parser = parse_seconds)]
+    seconds: f64,
 
     /// Clock that operations are timed with
     #[arg(long, value_enum, default_value_t = Clock::Wall)]
     clock: Clock,
 
-    /// Make tables without initial capacity, so that they grow while they are filled. Applies to
-    /// hit, miss, matrix, remove, clear and iterate, which otherwise reserve room for all entries
-    #[arg(long)]
-    grow: bool,
-
-    /// Memory limit of all tables together, in MiB [default: half of the memory of the machine]
-    #[arg(long, value_name = "MIB", value_parser = value_parser!(u64).range(1..=1 << 30))]
-    memory: Option<u64>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    more: S::Options,
 
     /// Draw the results as SVG into this folder, one file per workload and type of entries
     #[arg(long, value_name = "DIR")]
@@ -136,137 +201,179 @@ pub struct Args {
     output: Output,
 }
 
-/// A group of comparisons that are made together because they share tables.
-pub struct Job<'a> {
-    measurements: usize,
-    measure: Box<dyn FnOnce(&ProgressBar) -> Outcome + 'a>,
+fn names<T>(entries: &'static [Entry<T>]) -> PossibleValuesParser {
+    PossibleValuesParser::new(entries.iter().map(|entry| PossibleValue::new(entry.name).help(entry.title)))
 }
 
-type Outcome = Result<Vec<Comparison<Setting>>>;
-
-impl<'a> Job<'a> {
-    fn new(measurements: usize, measure: impl FnOnce(&ProgressBar) -> Outcome + 'a) -> Self {
-        Self { measurements, measure: Box::new(measure) }
-    }
+/// Returns the entries that the user has selected, each once, in the order of the table.
+fn selected<T>(entries: &'static [Entry<T>], names: &[String]) -> Vec<&'static Entry<T>> {
+    entries.iter().filter(|entry| names.is_empty() || names.iter().any(|name| name == entry.name)).collect()
 }
 
-/// What workloads need in order to plan and to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
-    args: &'a Args,
-    cpus: &'a Cpus,
-    /// The memory limit of all tables together, in bytes.
-    memory: u64,
-    /// Results of workloads that are not comparisons.
-    traces: &'a Mutex<Vec<Trace>>,
-}
-
-impl<'a> Context<'a> {
-    fn window(&self) -> Window {
-        Window::new(Duration::from_secs_f64(self.args.seconds.unwrap_or(0.1)))
-    }
-
-    /// Returns the capacity with which tables for this number of entries are made.
-    fn capacity(&self, entries: u64) -> usize {
-        if self.args.grow { 0 } else { entries as usize }
-    }
-
-    /// Returns every kind and number of entries with which `workload` is measured.
-    fn sizes(&self, workload: Workload) -> Vec<(Kind, u64)> {
-        let kinds: &[Kind] = match (self.args.keys.as_slice(), workload) {
-            ([], Workload::Matrix) => &[Kind::U64, Kind::Strings],
-            ([], _) => &[Kind::U64],
-            (asked, _) => asked,
-        };
-        let entries: &[u64] = match (self.args.entries.as_slice(), workload) {
-            ([], Workload::Hit | Workload::Miss | Workload::Matrix) => &[1 << 12, 1 << 16, 1 << 20, 1 << 23],
-            ([], Workload::Grow | Workload::Latency) => &[1 << 20, 1 << 23],
-            ([], _) => &[1 << 20],
-            (asked, _) => asked,
-        };
-        kinds.iter().flat_map(|&kind| entries.iter().map(move |&entries| (kind, entries))).collect()
-    }
-
-    fn plan(self, workload: Workload) -> Vec<Job<'a>> {
-        let jobs = self.sizes(workload).into_iter().flat_map(move |(kind, entries)| {
-            let setting = Setting::new(workload, kind, entries);
-            match workload {
-                Workload::Hit | Workload::Miss => steady_state::lookups(self, &setting),
-                Workload::Matrix => steady_state::matrix(self, &setting),
-                Workload::Iterate => steady_state::iterate(self, &setting),
-                Workload::Mixes => run_to_completion::mixes(self, &setting),
-                Workload::Grow => run_to_completion::grow(self, &setting),
-                Workload::Latency => run_to_completion::latencies(self, &setting),
-                Workload::Remove => run_to_completion::remove(self, &setting),
-                Workload::Clear => run_to_completion::clear(self, &setting),
-                Workload::Memory => subprocess::memory(self, &setting),
-                Workload::Churn => subprocess::churn(self, &setting),
-            }
-        });
-        jobs.collect()
-    }
-}
-
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 struct Results {
-    #[serde(rename = "contests")]
     comparisons: Vec<Comparison<Setting>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    traces: Vec<Trace>,
-}
-
-/// Returns the selected workloads, each once, in a fixed order.
-fn workloads(args: &Args) -> Vec<Workload> {
-    let all = Workload::value_variants().iter().copied();
-    match args.workload.as_slice() {
-        [] => all.filter(|&workload| workload != Workload::Churn).collect(),
-        asked => all.filter(|workload| asked.contains(workload)).collect(),
-    }
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let cpus = Cpus::allowed();
-    let most = args.threads.iter().copied().max().unwrap_or(1);
-    for &entries in &args.entries {
-        ensure!(entries >= 8 * u64::from(most), "--entries {}: too few to divide among the threads", count(entries));
+    match &args.what {
+        None => compare(&args.maps),
+        Some(What::Maps(options)) => compare(options),
+        Some(What::Caches(options)) => compare(options),
+        Some(What::Engines(options)) => compare(options),
+        Some(What::Rcu(options)) => compare(options),
     }
-    let workloads = workloads(args);
-    let max_for_matrix = u64::from(u32::MAX) / 2;
-    if let Some(&entries) =
-        args.entries.iter().find(|&&entries| entries > max_for_matrix && workloads.contains(&Workload::Matrix))
-    {
-        bail!("--entries {}: too many to draw from, the matrix takes {max_for_matrix} at most", count(entries));
-    }
-    let mut report = Report::begin("compare", args.output.json.as_deref(), &cpus, most.into())?;
-    if cfg!(all(target_arch = "x86_64", not(target_feature = "avx2")))
-        && args.tables.iter().any(|table| matches!(table, Name::Scc | Name::HashIndex))
-    {
-        report.warn("built without AVX2, which scc recommends: build with RUSTFLAGS='-C target-feature=+avx2'".into());
-    }
-    if let Some(folder) = &args.out {
-        crate::harness::chart::prepare(folder)?;
-    }
-    let memory = args.memory.map(|mebibytes| mebibytes << 20).or(report.memory().map(|bytes| bytes / 2));
-    let traces = Mutex::new(Vec::new());
-    let context = Context { args, cpus: &cpus, memory: memory.unwrap_or(4 << 30), traces: &traces };
-    let comparisons = measure_all(context, &workloads)?;
-    report.warn_of_preemption(comparisons.iter().flat_map(Comparison::cpu_shares));
-    if let Some(folder) = &args.out {
-        plot::draw(folder, &comparisons, &report.caption())?;
-    }
-    let text = screen::describe(args.rounds, &comparisons)?;
-    let traces = traces.into_inner().expect("no thread panics while it holds this");
-    report.finish(args, &Results { comparisons, traces }, &text)
 }
 
-fn measure_all(context: Context<'_>, workloads: &[Workload]) -> Result<Vec<Comparison<Setting>>> {
-    let jobs: Vec<_> = workloads.iter().flat_map(|&workload| context.plan(workload)).collect();
-    let bar = progress(jobs.iter().map(|job| job.measurements).sum());
-    let mut comparisons = Vec::new();
+fn compare<S: Subject>(options: &Options<S>) -> Result<()> {
+    let cpus = Cpus::allowed();
+    let threads = options.threads.iter().copied().max().unwrap_or(1);
+    let fewest = S::FEWEST * u64::from(threads);
+    for &entries in &options.entries {
+        ensure!(entries >= fewest, "--entries {}: too few to measure, it takes {fewest}", count(entries));
+    }
+    let context = Context { options, cpus: &cpus };
+    let mut report = Report::begin("compare", options.output.json.as_deref(), &cpus, threads.into())?;
+    S::begin(context, &mut report)?;
+    let jobs = plan(context)?;
+    if let Some(folder) = &options.out {
+        crate::harness::chart::prepare(folder)?;
+    }
+    let comparisons = measure(jobs)?;
+    report.warn_of_preemption(comparisons.iter().flat_map(Comparison::cpu_shares));
+    if let Some(folder) = &options.out {
+        plot::draw(folder, &comparisons, &report.caption())?;
+    }
+    let text = describe(options.rounds, &comparisons)?;
+    report.finish(options, &Results { comparisons }, &text)
+}
+
+fn plan<S: Subject>(context: Context<'_, S>) -> Result<Vec<Job<'_>>> {
+    let mut jobs = Vec::new();
+    for &Entry { name, title, ref what } in selected(S::WORKLOADS, &context.options.workload) {
+        let sizes = match (what.sizes, context.options.entries.as_slice()) {
+            ([], _) => &[0],
+            (sizes, []) => sizes,
+            (_, asked) => asked,
+        };
+        for kind in S::kinds(&context.options.more, name) {
+            for &entries in sizes {
+                let setting = Setting::new(S::NAME, name, title, kind, entries);
+                jobs.extend((what.plan)(context, &setting)?);
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn measure(jobs: Vec<Job<'_>>) -> Result<Vec<Comparison<Setting>>> {
+    let bar = progress(jobs.iter().map(Job::measurements).sum());
+    let mut comparisons: Vec<Comparison<Setting>> = Vec::new();
     for job in jobs {
-        comparisons.extend((job.measure)(&bar)?);
+        for mut comparison in job.run(&bar)? {
+            compare_handles(&mut comparison);
+            // Candidates may have been measured in groups.
+            match comparisons.iter_mut().find(|known| known.setting == comparison.setting) {
+                Some(known) => known.candidates.extend(comparison.candidates),
+                None => comparisons.push(comparison),
+            }
+        }
     }
     bar.finish_and_clear();
-    comparisons.iter_mut().for_each(targets::judge);
     Ok(comparisons)
+}
+
+/// Compares what keeps a handle with ours that does.
+fn compare_handles(comparison: &mut Comparison<Setting>) {
+    let names: Vec<_> = comparison.candidates.iter().map(|result| result.name).collect();
+    for name in names.into_iter().filter(|name| name.ends_with(", handle") && *name != "relativist, handle") {
+        comparison.compare(name, "relativist, handle");
+    }
+}
+
+/// The columns of a table of results, or a panel of a picture: comparisons with the same title.
+struct Section<'c> {
+    title: String,
+    unit: &'static str,
+    columns: Vec<(String, &'c Comparison<Setting>)>,
+}
+
+impl<'c> Section<'c> {
+    /// Groups comparisons into sections, in the order of their first occurrence. Of comparisons
+    /// under the same setting, the first one counts.
+    fn of(comparisons: impl IntoIterator<Item = &'c Comparison<Setting>>) -> Vec<Self> {
+        let mut sections: Vec<Self> = Vec::new();
+        for comparison in comparisons {
+            let (title, label) = (comparison.setting.title(), comparison.setting.label());
+            match sections.iter_mut().find(|section| section.title == title) {
+                Some(section) if section.columns.iter().any(|(known, _)| *known == label) => {}
+                Some(section) => section.columns.push((label, comparison)),
+                None => sections.push(Self { title, unit: comparison.unit, columns: vec![(label, comparison)] }),
+            }
+        }
+        sections
+    }
+}
+
+/// Formats comparisons as tables that fit a screen of 120 columns.
+fn describe(rounds: u32, comparisons: &[Comparison<Setting>]) -> Result<String> {
+    let mut text = String::new();
+    writeln!(text, "Median (quartiles) of {rounds} rounds, in nanoseconds per operation and thread unless noted")?;
+    writeln!(text, "otherwise; then the ratio to ours in the same rounds.")?;
+    for Section { title, unit, columns } in Section::of(comparisons) {
+        let unit = if unit == "ns" { String::new() } else { format!(" [{unit}]") };
+        writeln!(text, "\n{title}{unit}")?;
+        for columns in columns.chunks(2) {
+            write!(text, "\n{}", overview("", columns))?;
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::comparison::Measured;
+    use indicatif::ProgressBar;
+
+    fn compared(threads: u16, values: &'static [(&'static str, f64)]) -> Comparison<Setting> {
+        let setting =
+            Setting { threads, ..Setting::new("maps", "miss", "Lookups that miss", Some(Kind::U64), 1 << 20) };
+        let names = values.iter().map(|(name, _)| *name).collect();
+        let one = |candidate: usize, round| Ok(Measured::single(values[candidate].1 + f64::from(round as u8)));
+        let mut comparison = Job::new(setting, names, 5, one).run(&ProgressBar::hidden()).unwrap().remove(0);
+        compare_handles(&mut comparison);
+        comparison
+    }
+
+    #[test]
+    fn tables_fit_the_screen() {
+        let values = &[
+            ("relativist", 100.0),
+            ("relativist, handle", 200.0),
+            ("scc::HashIndex, handle", 300.0),
+            ("boost::concurrent_flat_map", 400.0),
+        ];
+        let text = describe(5, &[1, 2, 16].map(|threads| compared(threads, values))).unwrap();
+        assert!(text.contains("Lookups that miss, u64 to u64, 2^20 entries"), "{text}");
+        assert!(text.contains(" 102 (101-103) |"), "{text}");
+        assert!(text.contains("302 (301-303) 1.50x |"), "{text}");
+        assert!(text.contains("16 threads"), "{text}");
+        assert!(text.lines().filter(|line| line.starts_with('|')).all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn groups_become_one_comparison() {
+        let job = |name| {
+            let setting = Setting::new("maps", "hit", "Lookups that hit", None, 1024);
+            Job::new(setting, vec!["relativist", name], 1, |candidate, _| Ok(Measured::single(candidate as f64 + 1.0)))
+        };
+        let comparisons = measure(vec![job("papaya"), job("dashmap")]).unwrap();
+        assert_eq!(comparisons.len(), 1);
+        let names: Vec<_> = comparisons[0].candidates.iter().map(|result| result.name).collect();
+        assert_eq!(names, ["relativist", "papaya", "relativist", "dashmap"]);
+        let text = describe(1, &comparisons).unwrap();
+        assert_eq!((text.matches("| relativist ").count(), text.matches("2.00x").count()), (1, 2), "{text}");
+    }
 }

@@ -1,48 +1,105 @@
-//! Draws comparisons: an SVG for each workload and kind of entries. It has a panel for each printed
-//! table, and the panel has a bar for each candidate and number of threads.
+//! Draws comparisons: an SVG for each subject, workload and kind of entries. It has a panel for each
+//! printed table, and the panel has a bar for each candidate and number of threads.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
-use plotters::coord::Shift;
-use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use anyhow::{Context as _, Result, ensure};
+use maud::{Markup, html};
+use serde::Deserialize;
 
-use crate::harness::chart::{Drawn, GRID, INK};
-use crate::harness::comparison::{CandidateResult, Comparison};
-use crate::harness::fonts;
+use super::job::Setting;
+use super::{Results, Section};
+use crate::harness::chart::prepare;
+use crate::harness::comparison::{CandidateResult, Comparison, names};
+use crate::harness::machine::Machine;
 use crate::harness::options::spell;
-use crate::harness::report::significant;
-use crate::tools::compare::screen::Section;
-use crate::tools::compare::setting::Setting;
+use crate::harness::report::{LAYOUT, significant};
 
-const PANEL_WIDTH: u32 = 560;
-const BAR: u32 = 11;
-const GAP: u32 = 7;
-const NAMES_WIDTH: u32 = 165;
-const LABELS_WIDTH: u32 = 105;
-const ABOVE_PANEL: u32 = 34;
-const BELOW_PANEL: u32 = 56;
-const KEY_WIDTH: u32 = 225;
-const LINE: u32 = 16;
+const WIDTH: usize = 720;
+const BAR: usize = 11;
+const GAP: usize = 7;
+/// The columns of a panel: names, bars, and figures.
+const NAMES: usize = 200;
+const BARS: f64 = 400.0;
+/// The heights of a line of text and of the title of a panel.
+const LINE: usize = 16;
+const TITLE: usize = 44;
 
 /// Bars that are more than `CUT` times as long as our longest one are cut, so that the others stay
 /// readable.
 const CUT: f64 = 5.0;
 
-const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many times \
-                           that of relativist's HashMap it is (of a handle: of its handle).";
+const EXPLANATION: &str = "Shorter is better. Bars: median over rounds; lines: quartiles; figures: median, and how many \
+                           times ours it is (of a handle: our handle).";
 
-/// Colours of our bars and of competitors' bars, from few to many threads, of one processor after
-/// the other.
-pub const OURS: [RGBColor; 4] =
-    [RGBColor(150, 200, 240), RGBColor(84, 152, 216), RGBColor(30, 104, 172), RGBColor(12, 58, 106)];
-const COMPETITORS: [RGBColor; 4] =
-    [RGBColor(212, 215, 220), RGBColor(172, 178, 187), RGBColor(130, 137, 149), RGBColor(86, 93, 106)];
+/// Colours of our bars and of others, from few to many threads, of one processor after the other.
+const OURS: [&str; 4] = ["#96c8f0", "#5498d8", "#1e68ac", "#0c3a6a"];
+const OTHERS: [&str; 4] = ["#d4d7dc", "#acb2bb", "#828995", "#565d6a"];
+
+/// Draw the results of `compare` on several machines together
+///
+/// Reads files that `compare --json` wrote. Draws an SVG for each workload and type of entries,
+/// with a panel for each cell, and in each panel a bar for each candidate, processor and number of
+/// threads. If files contain the same measurement of the same processor, the first one counts.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Files that `compare --json` wrote
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// Folder for the pictures
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// The part of a report that is drawn. Names are borrowed from the text of the file.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
+struct Document {
+    machine: Machine,
+    results: Results,
+}
+
+/// What tells whether a file can be drawn.
+#[derive(Deserialize)]
+struct Header {
+    layout: u32,
+    command: String,
+}
+
+pub fn run(args: &Args) -> Result<()> {
+    prepare(&args.out)?;
+    let documents = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>>>()?;
+    let mut machines: Vec<String> = documents.iter().map(|document| document.machine.to_string()).collect();
+    machines.sort_unstable();
+    machines.dedup();
+    let mut comparisons = Vec::new();
+    for Document { machine, results } in documents {
+        let named = results.comparisons.into_iter().map(|mut comparison| {
+            comparison.setting.processor = Some(machine.processor());
+            comparison
+        });
+        comparisons.extend(named);
+    }
+    // The sort is stable, so the first of several measurements stays the first.
+    comparisons.sort_by_key(|Comparison { setting, .. }| setting.entries);
+    let caption = format!("relativist-bench compare, drawn by relativist-bench plot\n{}", machines.join("\n"));
+    draw(&args.out, &comparisons, &caption)
+}
+
+fn read(file: &Path) -> Result<Document> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let not_ours = || format!("{} is no result of compare of this version", file.display());
+    let header: Header = serde_json::from_str(&text).with_context(not_ours)?;
+    ensure!(header.command == "compare" && header.layout == LAYOUT, not_ours());
+    // The names in comparisons have no other owner. This happens once per file, and the program
+    // ends afterwards.
+    serde_json::from_str(text.leak()).with_context(not_ours)
+}
 
 /// Draws all comparisons. `caption` is written below each picture.
 pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -> Result<()> {
-    fonts::register();
     let mut pictures: Vec<(PathBuf, Vec<&Comparison<Setting>>)> = Vec::new();
     for comparison in comparisons {
         let path = folder.join(file_name(&comparison.setting));
@@ -52,198 +109,117 @@ pub fn draw(folder: &Path, comparisons: &[Comparison<Setting>], caption: &str) -
         }
     }
     for (path, comparisons) in pictures {
-        // Errors are formatted here, because the library's error types borrow the picture.
-        draw_picture(&path, &comparisons, caption)
-            .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+        let text = picture(&comparisons, caption).into_string();
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }
 
-/// Returns the name of a picture, such as `hit-u64.svg`, from the workload and the kind of entries.
+/// Returns the name of a picture, such as `maps-hit-u64.svg`.
 fn file_name(setting: &Setting) -> String {
-    format!("{}-{}.svg", spell(&setting.workload), spell(&setting.kind))
-}
-
-/// A section, and its layout in the picture.
-struct Panel<'c> {
-    section: Section<'c>,
-    names: Vec<&'static str>,
-    labels: Vec<String>,
-}
-
-impl<'c> Panel<'c> {
-    fn of(section: Section<'c>) -> Self {
-        Self { names: section.names(), labels: section.labels(), section }
-    }
-
-    /// Returns row, series and content of each bar.
-    fn bars(&self) -> Vec<(usize, usize, &'c CandidateResult)> {
-        let mut bars = Vec::new();
-        for (row, name) in self.names.iter().enumerate() {
-            for (series, label) in self.labels.iter().enumerate() {
-                bars.extend(self.section.result(name, label).map(|result| (row, series, result)));
-            }
-        }
-        bars
-    }
-
-    fn limit(&self) -> f64 {
-        let ends = |ours: bool| {
-            let bars = self.bars().into_iter().filter(|(_, _, result)| !ours || is_ours(result.name));
-            bars.map(|(_, _, result)| result.value.upper_quartile).fold(0.0, f64::max)
-        };
-        let (all, ours) = (ends(false), ends(true));
-        let limit = if ours > 0.0 { all.min(CUT * ours) } else { all };
-        if limit > 0.0 { limit } else { 1.0 }
-    }
-
-    fn height(&self) -> u32 {
-        ABOVE_PANEL + self.names.len() as u32 * (self.labels.len() as u32 * BAR + GAP) + BELOW_PANEL
-    }
+    let kind = setting.kind.map_or_else(String::new, |kind| format!("-{}", spell(&kind)));
+    format!("{}-{}{kind}.svg", setting.subject, setting.workload)
 }
 
 fn is_ours(name: &str) -> bool {
     name.starts_with("relativist")
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-
-fn draw_picture(path: &Path, comparisons: &[&Comparison<Setting>], caption: &str) -> Drawn {
-    let panels: Vec<Panel<'_>> = Section::of(comparisons.iter().copied()).into_iter().map(Panel::of).collect();
-    let across = panels.len().clamp(1, 3);
-    let rows: Vec<&[Panel<'_>]> = panels.chunks(across).collect();
-    let heights: Vec<u32> = rows.iter().map(|row| row.iter().map(Panel::height).max().unwrap_or(0)).collect();
-    let width = PANEL_WIDTH * across as u32;
-    let (explanation, caption) = (wrapped(EXPLANATION, width), wrapped(caption, width));
-    let series = series(&panels);
-    let keys = keys(&series);
-    let keys: Vec<_> = keys.chunks((width / KEY_WIDTH) as usize).collect();
-    let header = 12 + LINE * (explanation.len() + keys.len()) as u32 + 14;
-    let height = header + heights.iter().sum::<u32>() + LINE * caption.len() as u32 + 16;
-
-    let root = SVGBackend::new(path, (width, height)).into_drawing_area();
-    root.fill(&WHITE)?;
-    draw_lines(&root, 12, &explanation)?;
-    for (line, keys) in keys.iter().enumerate() {
-        let top = (18 + LINE * (explanation.len() + line) as u32) as i32;
-        for (place, (colour, name)) in keys.iter().enumerate() {
-            let left = 12 + (KEY_WIDTH * place as u32) as i32;
-            root.draw(&Rectangle::new([(left, top), (left + 12, top + 10)], colour.filled()))?;
-            root.draw(&Text::new(name.as_str(), (left + 18, top - 1), ("sans-serif", 12).into_font().color(&INK)))?;
+fn picture(comparisons: &[&Comparison<Setting>], caption: &str) -> Markup {
+    let sections = Section::of(comparisons.iter().copied());
+    let mut labels: Vec<&str> = Vec::new();
+    for (label, _) in sections.iter().flat_map(|section| &section.columns) {
+        if !labels.contains(&label.as_str()) {
+            labels.push(label);
         }
     }
-    let mut top = header;
-    for (row, height) in rows.into_iter().zip(heights) {
-        for (place, panel) in row.iter().enumerate() {
-            let left = place as u32 * PANEL_WIDTH;
-            let area = root.clone().shrink((left, top), (PANEL_WIDTH, panel.height()));
-            draw_panel(&area, panel, &series)?;
+    let (explanation, caption) = (wrapped(EXPLANATION), wrapped(caption));
+    let mut panels = Vec::new();
+    let mut y = LINE * (explanation.len() + labels.len() + 1);
+    for section in &sections {
+        let (height, panel) = panel(section, &labels);
+        panels.push(html! { g transform={ "translate(0 " (y) ")" } { (panel) } });
+        y += height;
+    }
+    let legend = |(line, label): (usize, &&str)| {
+        let y = LINE * (explanation.len() + line) + 6;
+        html! {
+            rect x="12" y=(y) width="12" height="10" fill=(shade(OURS, line)) {}
+            text x="30" y=(y + 9) { "relativist, " (label) }
+            rect x=(WIDTH / 2) y=(y) width="12" height="10" fill=(shade(OTHERS, line)) {}
+            text x=(WIDTH / 2 + 18) y=(y + 9) { "others, " (label) }
         }
-        top += height;
-    }
-    draw_lines(&root, top + 8, &caption)?;
-    root.present()?;
-    Ok(())
-}
-
-pub fn draw_lines(root: &Area<'_>, top: u32, lines: &[String]) -> Drawn {
-    for (number, line) in lines.iter().enumerate() {
-        let at = (12, (top + LINE * number as u32) as i32);
-        root.draw(&Text::new(line.as_str(), at, ("sans-serif", 12).into_font().color(&INK)))?;
-    }
-    Ok(())
-}
-
-/// Returns the labels of all panels together.
-fn series(panels: &[Panel<'_>]) -> Vec<String> {
-    let mut series = Vec::new();
-    for label in panels.iter().flat_map(|panel| &panel.labels) {
-        if !series.contains(label) {
-            series.push(label.clone());
-        }
-    }
-    series
-}
-
-/// Returns the legend of the colours.
-fn keys(series: &[String]) -> Vec<(RGBColor, String)> {
-    let key = |(place, label): (usize, &String)| {
-        [(OURS, "relativist"), (COMPETITORS, "others")]
-            .map(|(colours, name)| (colours[place.min(OURS.len() - 1)], format!("{name}, {label}")))
     };
-    series.iter().enumerate().flat_map(key).collect()
+    html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (y + LINE * (caption.len() + 2)) }
+            font-family="sans-serif" font-size="12" fill="#282c34" {
+            rect width="100%" height="100%" fill="white" {}
+            (lines(&explanation, 0))
+            @for entry in labels.iter().enumerate().map(legend) { (entry) }
+            @for panel in panels { (panel) }
+            (lines(&caption, y + LINE))
+        }
+    }
 }
 
-fn draw_panel(area: &Area<'_>, panel: &Panel<'_>, all_series: &[String]) -> Drawn {
-    let bold = ("sans-serif", 14).into_font().style(FontStyle::Bold).color(&INK);
-    area.draw(&Text::new(panel.section.title.as_str(), (12, 10), bold))?;
-    let limit = panel.limit();
-    let series = panel.labels.len() as f64;
-    let row_height = series * f64::from(BAR) + f64::from(GAP);
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(ABOVE_PANEL)
-        .margin_right(LABELS_WIDTH)
-        .x_label_area_size(BELOW_PANEL - 12)
-        .margin_bottom(12)
-        .y_label_area_size(NAMES_WIDTH)
-        .build_cartesian_2d(0.0..limit, panel.names.len() as f64 * row_height..0.0)?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .x_labels(6)
-        .x_label_formatter(&|value| significant_tick(*value, limit))
-        .x_desc(if panel.section.unit() == "ns" { "ns per operation and thread" } else { panel.section.unit() })
-        .axis_desc_style(("sans-serif", 12).into_font().color(&INK))
-        .label_style(("sans-serif", 11).into_font().color(&INK))
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(GRID)
-        .axis_style(INK)
-        .draw()?;
-    for (row, name) in panel.names.iter().enumerate() {
-        let middle = row as f64 * row_height + (row_height - f64::from(GAP)) / 2.0 + f64::from(GAP) / 2.0;
-        let (x, y) = chart.backend_coord(&(0.0, middle));
-        let style = if is_ours(name) { FontStyle::Bold } else { FontStyle::Normal };
-        let font = ("sans-serif", 12).into_font().style(style).color(&INK);
-        let style = font.pos(Pos::new(HPos::Right, VPos::Center));
-        let (left, top) = area.get_base_pixel();
-        area.draw(&Text::new(*name, (x - left - 6, y - top), style))?;
-    }
-    let small = ("sans-serif", 10).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (row, series, result) in panel.bars() {
-        let top = row as f64 * row_height + f64::from(GAP) / 2.0 + series as f64 * f64::from(BAR);
-        let (middle, bottom) = (top + f64::from(BAR) / 2.0, top + f64::from(BAR) - 1.0);
+fn lines(lines: &[String], y: usize) -> Markup {
+    html! { @for (number, line) in (1..).zip(lines) { text x="12" y=(y + number * LINE) { (line) } } }
+}
+
+fn shade(colours: [&'static str; 4], place: usize) -> &'static str {
+    colours[place.min(colours.len() - 1)]
+}
+
+/// Draws a panel. Returns its height, too.
+fn panel(section: &Section<'_>, labels: &[&str]) -> (usize, Markup) {
+    let names = names(section.columns.iter().map(|(_, comparison)| *comparison));
+    let results = |name| section.columns.iter().filter_map(move |(label, column)| Some((label, column.result(name)?)));
+    let end = |ours: bool| {
+        let bars = names.iter().filter(|name| !ours || is_ours(name)).flat_map(|name| results(name));
+        bars.map(|(_, result)| result.value.upper_quartile).fold(0.0, f64::max)
+    };
+    let limit = if end(true) > 0.0 { end(false).min(CUT * end(true)) } else { end(false) };
+    let width = |value: f64| if limit > 0.0 { value.min(limit) / limit * BARS } else { 0.0 };
+    let row_height = section.columns.len() * BAR + GAP;
+    let bar = |(label, result): (&String, &CandidateResult)| {
+        let place = labels.iter().position(|known| known == label).unwrap_or(0);
         let value = &result.value;
-        let colours = if is_ours(result.name) { OURS } else { COMPETITORS };
-        let place = all_series.iter().position(|label| *label == panel.labels[series]).unwrap_or(series);
-        let colour = colours[place.min(OURS.len() - 1)].filled();
-        let bar = Rectangle::new([(0.0, top), (value.median.min(limit), bottom)], colour);
-        chart.draw_series([bar])?;
-        let (from, to) = (value.lower_quartile.min(limit), value.upper_quartile.min(limit));
-        chart.draw_series([PathElement::new([(from, middle), (to, middle)], INK)])?;
-        let mut label = significant(value.median);
-        if result.against != result.name {
-            label = format!("{label} ({}x)", significant(result.ratio.median));
+        let [median, from, to] = [value.median, value.lower_quartile, value.upper_quartile].map(width);
+        html! {
+            rect width=(median) height=(BAR - 1) fill=(shade(if is_ours(result.name) { OURS } else { OTHERS }, place)) {}
+            line x1=(from) x2=(to) y1=(BAR / 2) y2=(BAR / 2) stroke="#282c34" {}
+            text x=(median.max(to) + 4.0) y=(BAR - 2) font-size="10" { (figures(result, limit)) }
         }
-        if value.median > limit {
-            label = format!("\u{2192} {label}");
+    };
+    let unit = if section.unit == "ns" { "ns per operation and thread" } else { section.unit };
+    let markup = html! {
+        text x="12" y="20" font-size="14" font-weight="bold" { (section.title) }
+        text x=(NAMES) y="36" { (unit) }
+        @for (row, name) in names.iter().enumerate() {
+            g transform={ "translate(" (NAMES) " " (TITLE + row * row_height) ")" } {
+                text x="-6" y=((row_height - GAP) / 2 + 4) text-anchor="end"
+                    font-weight=(if is_ours(name) { "bold" } else { "normal" }) { (name) }
+                @for (column, content) in results(name).map(bar).enumerate() {
+                    g transform={ "translate(0 " (column * BAR) ")" } { (content) }
+                }
+            }
         }
-        let (x, y) = chart.backend_coord(&(value.median.max(to).min(limit), middle));
-        let (left, base) = area.get_base_pixel();
-        area.draw(&Text::new(label, (x - left + 5, y - base), small.clone()))?;
-    }
-    Ok(())
+    };
+    (TITLE + names.len() * row_height + GAP, markup)
 }
 
-/// Formats the number of a tick, with the digits that ticks up to `limit` need.
-fn significant_tick(value: f64, limit: f64) -> String {
-    if limit >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+/// Formats what is written next to a bar. An arrow marks one that was cut.
+fn figures(result: &CandidateResult, limit: f64) -> String {
+    let arrow = if result.value.median > limit { "\u{2192} " } else { "" };
+    let ratio = significant(result.ratio.median);
+    let ratio = if result.against == result.name { String::new() } else { format!(" ({ratio}x)") };
+    format!("{arrow}{}{ratio}", significant(result.value.median))
 }
 
-/// Breaks text into lines that fit `pixels`, at spaces if possible.
-fn wrapped(text: &str, pixels: u32) -> Vec<String> {
+/// Breaks text into lines that fit the picture, at spaces if possible.
+fn wrapped(text: &str) -> Vec<String> {
     // Characters of the small print are at most 7 pixels wide on average.
-    let width = (pixels / 7) as usize;
+    let width = WIDTH / 7;
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();
@@ -265,11 +241,13 @@ fn wrapped(text: &str, pixels: u32) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::harness::comparison::{Measured, compare};
+    use crate::harness::workers::Cpus;
     use crate::tables::entries::Kind;
-    use crate::tools::compare::setting::{Metric, Workload};
     use indicatif::ProgressBar;
 
-    fn comparison(setting: Setting, values: &[(&'static str, f64)]) -> Comparison<Setting> {
+    fn compared(threads: u16, detail: &str, values: &[(&'static str, f64)]) -> Comparison<Setting> {
+        let setting = Setting::new("maps", "hit", "Lookups that hit", Some(Kind::U64), 1 << 20);
+        let setting = Setting { threads, ..setting.with_detail(detail) };
         let names: Vec<_> = values.iter().map(|(name, _)| *name).collect();
         let one = |candidate: usize, _| Ok(Measured::single(values[candidate].1));
         compare(setting, &names, 3, &ProgressBar::hidden(), one).unwrap()
@@ -278,15 +256,15 @@ mod tests {
     #[test]
     fn a_picture_names_everything() {
         let folder = tempfile::tempdir().unwrap();
-        let setting = |threads| Setting { threads, ..Setting::new(Workload::Hit, Kind::U64, 1 << 20) };
-        let values = [("relativist", 10.0), ("dashmap", 25.0), ("flurry", 900.0)];
-        let comparisons = [comparison(setting(1), &values), comparison(setting(2), &values)];
+        let values = [("relativist", 10.0), ("dashmap", 25.0), ("papaya", 900.0)];
+        let comparisons = [compared(1, "", &values), compared(2, "", &values), compared(1, "longest", &values)];
         draw(folder.path(), &comparisons, "relativist-bench compare --workload hit\nA machine").unwrap();
-        let picture = std::fs::read_to_string(folder.path().join("hit-u64.svg")).unwrap();
+        let picture = fs::read_to_string(folder.path().join("maps-hit-u64.svg")).unwrap();
         for expected in [
             "relativist, 1 thread",
             "others, 2 threads",
             "Lookups that hit, u64 to u64, 2^20 entries",
+            "2^20 entries, longest",
             "ns per operation and thread",
             "25.0 (2.50x)",
             "\u{2192} 900 (90.0x)",
@@ -296,24 +274,39 @@ mod tests {
         }
     }
 
+    fn write(file: &Path, command: &str, layout: u32) {
+        let comparisons = vec![compared(1, "", &[("relativist", 10.0), ("dashmap", 25.0)])];
+        let (machine, results) = (Machine::here(&Cpus::allowed()), Results { comparisons });
+        let document =
+            serde_json::json!({ "layout": layout, "command": command, "machine": machine, "results": results });
+        fs::write(file, document.to_string()).unwrap();
+    }
+
     #[test]
-    fn metrics_have_panels_of_their_own() {
-        let setting = |threads, metric| Setting {
-            threads,
-            metric: Some(metric),
-            ..Setting::new(Workload::Latency, Kind::U64, 1 << 20)
-        };
-        let comparisons: Vec<_> = [(1, Metric::P50), (1, Metric::Longest), (2, Metric::P50), (2, Metric::Longest)]
-            .map(|(threads, metric)| comparison(setting(threads, metric), &[("relativist", 1.0)]))
-            .into();
-        let panels: Vec<_> = Section::of(&comparisons).into_iter().map(Panel::of).collect();
-        assert_eq!(panels.iter().map(|panel| panel.labels.len()).collect::<Vec<_>>(), [2, 2]);
-        assert!(panels[1].section.title.ends_with(": longest"));
+    fn results_are_drawn_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hit.json");
+        write(&file, "compare", LAYOUT);
+        run(&Args { files: vec![file.clone()], out: folder.path().to_owned() }).unwrap();
+        let processor = read(&file).unwrap().machine.processor();
+        let picture = fs::read_to_string(folder.path().join("maps-hit-u64.svg")).unwrap();
+        assert!(picture.contains(&format!("{processor}, 1 thread")) && picture.contains("25.0 (2.50x)"));
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("other.json");
+        write(&file, "resize", LAYOUT);
+        assert!(read(&file).is_err());
+        write(&file, "compare", LAYOUT - 1);
+        assert!(read(&file).is_err());
     }
 
     #[test]
     fn lines_are_broken_at_spaces() {
-        assert_eq!(wrapped("one two three\nfour", 8 * 7), ["one two", "three", "four"]);
-        assert_eq!(wrapped("incompressible", 3 * 7), ["incompressible"]);
+        let (one, other) = ("x".repeat(60), "y".repeat(60));
+        assert_eq!(wrapped(&format!("{one} {other}\nthree")), [one, other, "three".into()]);
+        assert_eq!(wrapped(&"z".repeat(200)), ["z".repeat(200)]);
     }
 }

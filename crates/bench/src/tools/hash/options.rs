@@ -7,13 +7,12 @@ use clap::builder::PossibleValuesParser;
 use clap::value_parser;
 use serde::Serialize;
 
-use crate::harness::options::{parse_count, spell};
+use crate::harness::options::parse_count;
 use crate::hashing::functions::modern::Fold;
 use crate::hashing::functions::{BITS, HashFunction, all};
-use crate::hashing::keys::files::{Cache, Files};
 use crate::hashing::keys::patterns::Pattern;
 use crate::hashing::keys::text::{Form, Text};
-use crate::hashing::keys::{Keys, Source, server};
+use crate::hashing::keys::{Source, server};
 
 /// Find the hash function and table size that suit your keys
 ///
@@ -24,12 +23,11 @@ use crate::hashing::keys::{Keys, Source, server};
 /// and those of current crates. To test your own, implement the trait in the library.
 ///
 /// Keys are the lines of FILE, unless another source is given. Repeated keys count as different
-/// entries, so give each key once. Memory use depends on the tables (4 bytes per bucket, function
-/// and size), not on the number of keys.
+/// entries, so give each key once. All keys are in memory, in 16 bytes and those of their text.
 #[derive(Debug, clap::Args, Serialize)]
 pub struct Options {
     /// File of keys, one per line; - reads stdin
-    #[arg(value_name = "FILE", default_value = "-", conflicts_with_all = ["files", "pattern", "server"])]
+    #[arg(value_name = "FILE", default_value = "-", conflicts_with_all = ["pattern", "server"])]
     file: PathBuf,
 
     /// Read keys from a column of a CSV file: its number, from 1, or its name in the first row
@@ -45,16 +43,6 @@ pub struct Options {
     #[arg(long)]
     numbers: bool,
 
-    /// Use the keys that a kernel would have for the files below this directory, for each of the
-    /// paper's caches
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["pattern", "server"])]
-    files: Option<PathBuf>,
-
-    /// Caches whose keys --files uses
-    #[arg(long = "cache", value_enum, value_delimiter = ',',
-          default_values_t = [Cache::Dentry, Cache::Inode, Cache::Page, Cache::Buffer])]
-    caches: Vec<Cache>,
-
     /// Generate N keys: sequential:N, stride:N:STEP, powers:N, pointers:N:ALIGNMENT, random:N, or
     /// those of a kernel's caches: pages:N, inodes:N, or blocks:N:SHORTEST, where at least SHORTEST
     /// blocks of each block group are cached
@@ -69,13 +57,13 @@ pub struct Options {
     #[arg(long, value_name = "KEYS", value_parser = parse_count)]
     max_keys: Option<u64>,
 
-    /// Functions to test [default: all; with --files, all but those of the paper for other caches]
+    /// Functions to test [default: all]
     #[arg(long = "function", value_name = "FUNCTION", value_delimiter = ',', value_parser = PossibleValuesParser::new(names()))]
     chosen: Vec<String>,
 
     /// How a 64-bit hash selects the bucket
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Fold::Low])]
-    pub(super) fold: Vec<Fold>,
+    fold: Vec<Fold>,
 
     /// Table sizes, powers of two such as 16384 or 2^14 [default: about as many buckets as keys,
     /// half and twice that]
@@ -91,68 +79,33 @@ pub struct Options {
     #[arg(long, value_name = "NS", value_parser = parse_nanoseconds)]
     pub(super) probe_ns: Option<f64>,
 
-    /// Count the instructions of each function, and the bytes of its code; needs valgrind
-    #[arg(long)]
-    pub(super) instructions: bool,
-
-    /// Print the histograms of all functions and sizes, not only of the best and the worst
-    #[arg(long)]
-    pub(super) histograms: bool,
-
     /// Write all results, the command line, versions, machine and parameters to this file; - writes
     /// to stdout, and moves the tables to stderr
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(super) json: Option<PathBuf>,
-
-    /// Write a CSV line per function and size to this file
-    #[arg(long, value_name = "FILE")]
-    #[serde(skip)]
-    pub(super) csv: Option<PathBuf>,
-
-    /// Write plots (SVG) and a self-contained report (index.html) to this folder
-    #[arg(long, value_name = "FOLDER")]
-    #[serde(skip)]
-    pub(super) out: Option<PathBuf>,
 }
 
-/// A set of keys to study, and the functions for these keys, if they differ from the selected ones.
+/// A set of keys to study.
 pub(super) struct Input {
     pub(super) title: String,
     pub(super) source: Box<dyn Source>,
-    pub(super) functions: Option<Vec<Box<dyn HashFunction>>>,
 }
 
 impl Options {
     /// Returns the selected functions.
-    pub(super) fn functions(&self) -> Result<Vec<Box<dyn HashFunction>>> {
+    pub(super) fn functions(&self) -> Vec<Box<dyn HashFunction>> {
         let mut functions = all(&self.fold);
         if !self.chosen.is_empty() {
             functions.retain(|function| self.chosen.iter().any(|chosen| *chosen == base(&function.name())));
         }
-        Ok(functions)
+        functions
     }
 
     /// Returns the selected sets of keys.
     pub(super) fn inputs(&self) -> Result<Vec<Input>> {
-        if let Some(directory) = &self.files {
-            let input = |cache: &Cache| -> Result<Input> {
-                // The directory is walked twice: the number of keys determines the table sizes, and
-                // the second walk is fast.
-                let keys = count(&mut Files::below(directory, *cache)?)?;
-                let source = limited(Box::new(Files::below(directory, *cache)?), keys);
-                let title = format!("{} cache of {}", spell(cache), directory.display());
-                let functions = self.chosen.is_empty().then(|| self.functions_of(*cache)).transpose()?;
-                Ok(Input { title, source, functions })
-            };
-            return self.caches.iter().map(input).collect();
-        }
         if !self.pattern.is_empty() {
-            let input = |pattern: &Pattern| Input {
-                title: pattern.to_string(),
-                source: Box::new(pattern.source()),
-                functions: None,
-            };
+            let input = |pattern: &Pattern| Input { title: pattern.to_string(), source: Box::new(pattern.source()) };
             return Ok(self.pattern.iter().map(input).collect());
         }
         let (title, source): (String, Box<dyn Source>) = match &self.server {
@@ -166,62 +119,11 @@ impl Options {
                 (self.file.display().to_string(), Box::new(Text::open(&self.file, &form, self.numbers)?))
             }
         };
-        Ok(vec![Input { title, source, functions: None }])
+        Ok(vec![Input { title, source }])
     }
 
-    /// Returns the paper's functions for this cache, and the functions for any keys.
-    fn functions_of(&self, cache: Cache) -> Result<Vec<Box<dyn HashFunction>>> {
-        let prefix = |cache: &Cache| format!("{}-", spell(cache));
-        let others =
-            [Cache::Page, Cache::Buffer, Cache::Dentry, Cache::Inode].into_iter().filter(|other| *other != cache);
-        let others: Vec<String> = others.map(|other| prefix(&other)).collect();
-        let mut functions = self.functions()?;
-        functions.retain(|function| !others.iter().any(|other| function.name().starts_with(other)));
-        Ok(functions)
-    }
-
-    /// Limits `source` to the maximum number of keys.
-    pub(super) fn limited(&self, source: Box<dyn Source>) -> Box<dyn Source> {
-        match self.max_keys {
-            Some(max_keys) => limited(source, max_keys),
-            None => source,
-        }
-    }
-}
-
-fn limited(source: Box<dyn Source>, max_keys: u64) -> Box<dyn Source> {
-    Box::new(Limited { source, max_keys, left: max_keys })
-}
-
-fn count(source: &mut dyn Source) -> Result<u64> {
-    const AT_A_TIME: usize = 1 << 12;
-    let (mut count, mut keys, mut more) = (0, Keys::default(), true);
-    while more {
-        more = source.fill(&mut keys, AT_A_TIME)?;
-        count += keys.len() as u64;
-        keys.clear();
-    }
-    Ok(count)
-}
-
-struct Limited {
-    source: Box<dyn Source>,
-    max_keys: u64,
-    left: u64,
-}
-
-impl Source for Limited {
-    fn next(&mut self, keys: &mut Keys) -> Result<bool> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        self.left -= 1;
-        self.source.next(keys)
-    }
-
-    fn share(&self) -> Option<f64> {
-        let own = (self.max_keys - self.left) as f64 / self.max_keys.max(1) as f64;
-        Some(self.source.share().map_or(own, |share| share.max(own)))
+    pub(super) fn max_keys(&self) -> usize {
+        self.max_keys.map_or(usize::MAX, |keys| keys as usize)
     }
 }
 

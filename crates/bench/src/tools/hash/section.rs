@@ -1,15 +1,16 @@
 //! The results for one set of keys.
 
-use indicatif::ProgressBar;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+
+use rayon::prelude::*;
 use serde::Serialize;
 
 use super::advice::{self, Advice};
-use super::avalanche::{self, Avalanche};
 use super::cost;
-use super::instructions::Executed;
-use crate::hashing::functions::HashFunction;
+use crate::hashing::functions::{BITS, HashFunction};
 use crate::hashing::histogram::{Fit, Histogram};
-use crate::hashing::study::{Studied, Table};
+use crate::hashing::keys::Keys;
 
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Weights {
@@ -24,7 +25,7 @@ pub struct Weights {
 pub struct Section {
     pub title: String,
     pub keys: u64,
-    /// The estimated number of distinct keys.
+    /// The number of distinct keys.
     pub distinct: u64,
     /// The share of lookups that hit.
     pub hit_rate: f64,
@@ -38,7 +39,6 @@ pub struct Section {
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub function: String,
-    pub source: &'static str,
     pub bits: u32,
     pub histogram: Histogram,
     pub empty: u64,
@@ -55,83 +55,70 @@ pub struct Row {
     pub dispersion: f64,
     /// See [`Histogram::fit`].
     pub fit: Option<Fit>,
-    pub avalanche: Option<Avalanche>,
     /// Nanoseconds to hash a key.
     pub hash_ns: f64,
-    /// Instructions to hash a key, if they were counted.
-    pub instructions: Option<f64>,
-    /// Bytes of code that hashing executes, if they were counted.
-    pub code_bytes: Option<u64>,
     /// The expected time of a lookup in nanoseconds: hashing, accessing the bucket, and visiting
     /// entries.
     pub lookup_ns: f64,
 }
 
 impl Row {
-    /// Returns whether the function is likely to suit other keys too: its buckets are no worse than
-    /// a random function's, and each bit of the key changes each bit of the bucket half of the
-    /// time.
+    /// Returns whether the function is likely to suit other keys too, because it treats these keys as
+    /// a random function does. A function whose buckets are more even profits from a pattern.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
-        self.dispersion < 1.1 + 5.0 * deviation && self.avalanche.is_some_and(|avalanche| avalanche.is_thorough())
+        (self.dispersion - 1.0).abs() < 0.1 + 5.0 * deviation
     }
 }
 
 impl Section {
-    /// Measures costs and avalanche, and gives advice. `executed` has the counted instructions of
-    /// each of `functions`, if any.
+    /// Counts the keys into tables of 2^`sizes` buckets (if none is given, of about as many buckets
+    /// as keys, half and twice that), measures costs, and gives advice.
     pub fn new(
         title: String,
-        studied: &Studied<'_>,
+        keys: &Keys,
         functions: &[Box<dyn HashFunction>],
-        executed: &[Executed],
+        sizes: &[u32],
         weights: Weights,
-        bar: &ProgressBar,
     ) -> Self {
-        bar.set_message("measuring costs");
-        let bits = studied.tables.first().map_or(1, |table| table.bits);
-        let hash_ns = cost::of_hashing(functions, &studied.sample, bits);
-        let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
-        let probe_ns = probe(studied.keys);
         /// The number of buckets, which are 8-byte pointers, in a cache line.
         const ON_A_LINE: u64 = 8;
-        let mut sizes: Vec<u32> = studied.tables.iter().map(|table| table.bits).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
+        let sizes = if sizes.is_empty() { usual_sizes(keys.len()) } else { sizes.to_vec() };
+        let sample: Keys = keys.iter().step_by(keys.len().div_ceil(SAMPLE)).collect();
+        let hash_ns = cost::of_hashing(functions, &sample, sizes[0]);
+        let probe = |entries| weights.probe_ns.unwrap_or_else(|| cost::of_probing(entries));
+        let probe_ns = probe(keys.len() as u64);
         let heads: Vec<(u32, f64)> = sizes.iter().map(|bits| (*bits, probe((1 << bits) / ON_A_LINE))).collect();
-        let head_ns = |bits| heads.iter().find(|(size, _)| *size == bits).map_or(0.0, |(_, ns)| *ns);
-        let number = |table: &Table<'_>| functions.iter().position(|function| function.name() == table.function.name());
-        let mut rows: Vec<Row> = studied
-            .tables
+        let tables: Vec<_> = functions
             .iter()
-            .map(|table| {
-                let number = number(table);
-                let hash_ns = number.and_then(|number| hash_ns.get(number).copied()).unwrap_or(0.0);
-                let executed = number.and_then(|number| executed.get(number));
-                let histogram = table.histogram.clone();
-                let probes = histogram.probes(weights.hit_rate);
-                Row {
-                    function: table.function.name(),
-                    source: table.function.source(),
-                    bits: table.bits,
-                    empty: histogram.empty(),
-                    largest: histogram.largest(),
-                    probes_per_hit: histogram.probes_per_hit(),
-                    probes_per_miss: histogram.probes_per_miss(),
-                    probes_per_thousand: probes * 1000.0,
-                    dispersion: histogram.dispersion(),
-                    fit: histogram.fit(),
-                    avalanche: avalanche::measure(table.function, &studied.sample, table.bits),
-                    hash_ns,
-                    instructions: executed.map(|executed| executed.instructions),
-                    code_bytes: executed.map(|executed| executed.code_bytes),
-                    lookup_ns: hash_ns + head_ns(table.bits) + probes * probe_ns,
-                    histogram,
-                }
+            .zip(hash_ns)
+            .flat_map(|(function, hash_ns)| {
+                heads.iter().map(move |&(bits, head_ns)| (function, hash_ns, bits, head_ns))
             })
             .collect();
+        let row = |(function, hash_ns, bits, head_ns): (&Box<dyn HashFunction>, f64, u32, f64)| {
+            let histogram = Histogram::of(function.as_ref(), keys, bits);
+            let probes = histogram.probes(weights.hit_rate);
+            Row {
+                function: function.name(),
+                bits,
+                empty: histogram.empty(),
+                largest: histogram.largest(),
+                probes_per_hit: histogram.probes_per_hit(),
+                probes_per_miss: histogram.probes_per_miss(),
+                probes_per_thousand: probes * 1000.0,
+                dispersion: histogram.dispersion(),
+                fit: histogram.fit(),
+                hash_ns,
+                lookup_ns: hash_ns + head_ns + probes * probe_ns,
+                histogram,
+            }
+        };
+        let mut rows: Vec<Row> = tables.into_par_iter().map(row).collect();
         rows.sort_by(|one, other| one.bits.cmp(&other.bits).then(one.lookup_ns.total_cmp(&other.lookup_ns)));
-        let Studied { keys, distinct, .. } = *studied;
+        let hasher = foldhash::quality::FixedState::default();
+        let distinct: HashSet<u64> = keys.iter().map(|key| hasher.hash_one(key)).collect();
+        let (keys, distinct) = (keys.len() as u64, distinct.len() as u64);
         let advice = advice::advise(&rows);
         Self { title, keys, distinct, hit_rate: weights.hit_rate, probe_ns, advice, rows }
     }
@@ -159,7 +146,45 @@ impl Section {
     /// Returns whether many keys are repeated. Histograms then show repetitions rather than the
     /// quality of functions.
     pub fn has_repeated_keys(&self) -> bool {
-        // A tenth is tolerated, because the estimate may be wrong by a few per cent.
         (self.distinct as f64) < 0.9 * self.keys as f64
+    }
+}
+
+/// Keys on which costs are measured.
+const SAMPLE: usize = 4096;
+
+fn usual_sizes(keys: usize) -> Vec<u32> {
+    let nearest = (keys as f64).log2().round() as u32;
+    let (least, most) = BITS.into_inner();
+    let middle = nearest.clamp(least + 1, most - 1);
+    vec![middle - 1, middle, middle + 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashing::functions::lever::BufferCache;
+    use crate::hashing::keys::Key;
+
+    const WEIGHTS: Weights = Weights { hit_rate: 0.9, probe_ns: Some(5.0) };
+
+    #[test]
+    fn sizes_are_chosen_by_the_number_of_keys() {
+        for (keys, sizes) in [(1, [1, 2, 3]), (1000, [9, 10, 11]), (1 << 14, [13, 14, 15])] {
+            let functions: [Box<dyn HashFunction>; 1] = [Box::new(BufferCache::ShiftAdd)];
+            let keys: Keys = (0..keys).map(Key::Number).collect();
+            let section = Section::new("keys".into(), &keys, &functions, &[], WEIGHTS);
+            assert_eq!(section.rows.iter().map(|row| row.bits).collect::<Vec<_>>(), sizes);
+            assert!(section.rows.iter().all(|row| row.histogram.entries == keys.len() as u64));
+            assert!(!section.has_repeated_keys());
+        }
+    }
+
+    #[test]
+    fn repeated_keys_are_noticed() {
+        let functions: [Box<dyn HashFunction>; 1] = [Box::new(BufferCache::OneToOne)];
+        let keys: Keys = (0..1000).map(|n| Key::Number(n / 2)).collect();
+        let section = Section::new("keys".into(), &keys, &functions, &[10], WEIGHTS);
+        assert_eq!((section.keys, section.distinct, section.has_repeated_keys()), (1000, 500, true));
     }
 }

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use relativist_testing::patience;
 
-use super::judge::Difference;
-use super::shadow::Mirror;
-use super::tally::{Found, Tally};
-use super::{Listener, serve};
+use super::report::{Fate, Found, Tally};
+use super::secondary::Mirror;
+use super::{listen, serve};
 use crate::memcached::conversations::Running;
 use relativist_check::client::Address;
 use relativist_check::faulty::Fault;
@@ -29,21 +28,14 @@ struct Mirrored {
 impl Mirrored {
     fn start(primary: &Address, secondary: &Address, wait: Duration) -> Self {
         let addresses = [primary.clone(), secondary.clone()];
-        let mirror = Arc::new(Mirror::new(addresses, wait, 10_000, 1 << 20, Tally::new(3, true)));
+        let mirror =
+            Arc::new(Mirror::new(addresses, wait, 10_000, 1 << 20, Tally::new(["memcached", "relativistd"], 3, true)));
         let is_over = Arc::new(AtomicBool::new(false));
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let listener = listen(&Address::Tcp(([127, 0, 0, 1], 0).into())).unwrap();
+        let address = Address::Tcp(listener.local_addr().unwrap().as_socket().unwrap());
         let (in_thread, ends) = (Arc::clone(&mirror), Arc::clone(&is_over));
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = Listener::bind(&Address::Tcp(([127, 0, 0, 1], 0).into())).await.unwrap();
-                let Listener::Tcp(tcp) = &listener else { panic!() };
-                sender.send(tcp.local_addr().unwrap()).unwrap();
-                serve(&in_thread, &listener, 100, || ends.load(Relaxed), || ()).await;
-            });
-            runtime.shutdown_background();
-        });
-        Self { address: Address::Tcp(receiver.recv().unwrap()), mirror, is_over, thread: Some(thread) }
+        let thread = thread::spawn(move || serve(&in_thread, &listener, 100, || ends.load(Relaxed)).unwrap());
+        Self { address, mirror, is_over, thread: Some(thread) }
     }
 
     fn client(&self) -> Client {
@@ -156,37 +148,28 @@ fn clients_get_the_replies_of_the_primary_and_equal_servers_agree() {
     }
     client.end();
     let found = idle();
-    assert!(found.same >= 50 && found.not_compared.too_large == 2, "{found:#?}");
-    assert_eq!((found.different, found.outages, found.not_compared.not_understood), (0, 0, 0), "{found:#?}");
-    assert_eq!((found.missing_on_primary, found.missing_on_secondary), (0, 0), "{found:#?}");
+    assert!(found.count(Fate::Same) >= 50 && found.count(Fate::TooLarge) == 2, "{found:#?}");
+    assert_eq!((found.different(), found.outages, found.count(Fate::NotUnderstood)), (0, 0, 0), "{found:#?}");
+    assert_eq!((found.count(Fate::MissingOnPrimary), found.count(Fate::LastingMissing)), (0, 0), "{found:#?}");
 }
 
 #[test]
-fn cas_values_are_translated() {
+fn cas_values_are_those_of_the_primary() {
     let servers = [Running::start(""), Running::start("")];
     let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
-    for (round, value) in [(1, "b"), (2, "c")] {
-        client.0.write_all(b"mg k c\r\n").unwrap();
-        let mut line = String::new();
-        while !line.ends_with('\n') {
-            let mut byte = [0];
-            client.0.read_exact(&mut byte).unwrap();
-            line.push(byte[0].into());
-        }
-        let cas = line.trim().strip_prefix("HD c").unwrap().to_owned();
-        client.ask(format!("cas k 0 0 1 {cas}\r\n{value}\r\n"), "STORED\r\n");
-        // The CAS value is no longer that of the item.
-        client.ask(format!("cas k 0 0 1 {cas}\r\nx\r\n"), "EXISTS\r\n");
-        client.ask("get k\r\n", format!("VALUE k 0 1\r\n{value}\r\nEND\r\n"));
-        let found = mirrored.wait("comparison", |found| found.same == 1 + 3 * round);
-        assert_eq!((found.different, found.not_compared.cas_unknown), (0, round), "{found:#?}");
-    }
-    for server in &servers {
-        let mut direct = Client(TcpStream::connect(server.address.to_string()).unwrap());
-        direct.ask("get k\r\n", "VALUE k 0 1\r\nc\r\nEND\r\n");
-    }
+    let cas = servers[0].address.connect().unwrap();
+    (&cas).write_all(b"mg k c\r\nquit\r\n").unwrap();
+    let cas = std::io::read_to_string(&cas).unwrap().trim().strip_prefix("HD c").unwrap().to_owned();
+    client.ask(format!("cas k 0 0 1 {cas}\r\nb\r\n"), "STORED\r\n");
+    // The CAS value is no longer that of the item.
+    client.ask(format!("cas k 0 0 1 {cas}\r\nx\r\n"), "EXISTS\r\n");
+    client.ask("get k\r\n", "VALUE k 0 1\r\nb\r\nEND\r\n");
+    let found = mirrored.wait("comparison", |found| found.count(Fate::Same) == 3);
+    assert_eq!((found.different(), found.count(Fate::CasUnknown)), (0, 1), "{found:#?}");
+    let mut direct = Client(TcpStream::connect(servers[1].address.to_string()).unwrap());
+    direct.ask("get k\r\n", "VALUE k 0 1\r\nb\r\nEND\r\n");
 }
 
 #[test]
@@ -212,20 +195,20 @@ fn the_binary_protocol_is_mirrored() {
     client.0.read_exact(&mut replies).unwrap();
     assert!(replies[28..33] == *b"quiet" && replies[34] == 0x0a && replies[58] == 0x04, "{}", replies.escape_ascii());
     client.end();
-    let found = mirrored.wait("comparison", |found| found.same == 4);
-    assert_eq!((found.different, found.outages), (0, 0), "{found:#?}");
+    let found = mirrored.wait("comparison", |found| found.count(Fate::Same) == 4);
+    assert_eq!((found.different(), found.outages), (0, 0), "{found:#?}");
 }
 
 #[test]
 fn wrong_replies_of_the_secondary_are_reported() {
     let servers = [Running::start(""), Running::start("")];
     for (fault, difference) in [
-        (Fault::Reply(b"hello", b"jello"), Difference::Value),
-        (Fault::Reply(b"VALUE k 7", b"VALUE k 8"), Difference::Status),
-        (Fault::Reply(b"STORED", b"ERROR"), Difference::Error),
-        (Fault::Reply(b"STORED\r\n", b"STO\r\nRED\r\n"), Difference::Malformed),
-        (Fault::Request(b"delete k", b"touch k 0"), Difference::Status),
-        (Fault::Reply(b"t-1", b"t50"), Difference::TimeToLive),
+        (Fault::Reply(b"hello", b"jello"), Fate::Value),
+        (Fault::Reply(b"VALUE k 7", b"VALUE k 8"), Fate::Status),
+        (Fault::Reply(b"STORED", b"ERROR"), Fate::Error),
+        (Fault::Reply(b"STORED\r\n", b"STO\r\nRED\r\n"), Fate::Malformed),
+        (Fault::Request(b"delete k", b"touch k 0"), Fate::Status),
+        (Fault::Reply(b"t-1", b"t50"), Fate::TimeToLive),
     ] {
         let mirrored = Mirrored::start(&servers[0].address, &fault.of(&servers[1].address), unreached());
         let mut client = mirrored.client();
@@ -236,8 +219,8 @@ fn wrong_replies_of_the_secondary_are_reported() {
             let is_done = |found: &Found| found.requests == asked && mirrored.mirror.is_idle();
             mirrored.wait("idle", is_done);
         }
-        let found = mirrored.wait("difference", |found| found.differences.contains_key(&difference));
-        let example = &found.differences[&difference].examples[0];
+        let found = mirrored.wait("difference", |found| found.examples.contains_key(&difference));
+        let example = &found.examples[&difference][0];
         assert!(example.key == "k" && example.primary != example.secondary, "{found:#?}");
         client.ask("flush_all\r\n", "OK\r\n");
         client.end();
@@ -251,15 +234,15 @@ fn items_that_the_secondary_loses_are_counted() {
     let mirrored = Mirrored::start(&servers[0].address, &servers[1].address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
-    mirrored.wait("store", |found| found.same == 1);
+    mirrored.wait("store", |found| found.count(Fate::Same) == 1);
     let mut direct = Client(TcpStream::connect(servers[1].address.to_string()).unwrap());
     direct.ask("delete k\r\n", "DELETED\r\n");
     for _ in 0..2 {
         client.ask("get k\r\n", "VALUE k 0 1\r\na\r\nEND\r\n");
     }
     let found = mirrored.wait("reads", |found| found.reads == 2);
-    assert_eq!((found.lasting_missing_on_secondary, found.not_compared.unknown, found.different), (1, 1, 0));
-    assert_eq!(Found { evictions_of_secondary: Some(0), ..found }.lost(), 1);
+    assert_eq!((found.count(Fate::LastingMissing), found.count(Fate::Unknown), found.different()), (1, 1, 0));
+    assert_eq!(Found { evictions: [None, Some(0)], ..found }.lost(), 1);
 }
 
 /// A server that accepts connections and never replies, or closes them.
@@ -299,7 +282,10 @@ fn clients_do_not_notice_a_secondary_that_stalls_or_breaks() {
         }
         client.end();
         let found = mirrored.wait("requests", |found| found.requests == 301);
-        assert!(found.not_compared.not_sent >= 300 && found.different == 0 && found.same == 0, "{found:#?}");
+        assert!(
+            found.count(Fate::NotSent) >= 300 && found.different() == 0 && found.count(Fate::Same) == 0,
+            "{found:#?}"
+        );
     }
 }
 
@@ -328,7 +314,7 @@ fn a_secondary_that_comes_back_is_compared_again() {
     let mirrored = Mirrored::start(&primary.address, &address, unreached());
     let mut client = mirrored.client();
     client.ask("set k 0 0 1\r\na\r\n", "STORED\r\n");
-    mirrored.wait("store", |found| found.same == 1);
+    mirrored.wait("store", |found| found.count(Fate::Same) == 1);
     drop(secondary);
     client.ask("set k 0 0 1\r\nb\r\n", "STORED\r\n");
     mirrored.wait("outage", |found| found.outages == 1);
@@ -338,8 +324,12 @@ fn a_secondary_that_comes_back_is_compared_again() {
     client.ask("get k\r\n", "VALUE k 0 1\r\nb\r\nEND\r\n");
     client.ask("set k 0 0 1\r\nc\r\n", "STORED\r\n");
     client.ask("get k\r\n", "VALUE k 0 1\r\nc\r\nEND\r\n");
-    let found = mirrored.wait("comparison", |found| found.same == 3);
-    assert_eq!((found.different, found.missing_on_secondary, found.not_compared.unknown), (0, 0, 1), "{found:#?}");
+    let found = mirrored.wait("comparison", |found| found.count(Fate::Same) == 3);
+    assert_eq!(
+        (found.different(), found.count(Fate::LastingMissing), found.count(Fate::Unknown)),
+        (0, 0, 1),
+        "{found:#?}"
+    );
     client.end();
 }
 
@@ -378,8 +368,8 @@ fn both_servers_get_what_a_client_sends_before_it_breaks() {
     replies.join().unwrap().unwrap();
     from_mirror.shutdown(std::net::Shutdown::Write).unwrap();
 
-    let found = mirrored.wait("comparison", |found| found.same == count);
-    assert_eq!((found.requests, found.different, found.not_compared.unanswered), (count, 0, 0), "{found:#?}");
+    let found = mirrored.wait("comparison", |found| found.count(Fate::Same) == count);
+    assert_eq!((found.requests, found.different(), found.count(Fate::Unanswered)), (count, 0, 0), "{found:#?}");
     for server in &servers {
         let mut direct = Client(TcpStream::connect(server.address.to_string()).unwrap());
         direct.ask("get k0 k99\r\n", "VALUE k0 0 1\r\na\r\nVALUE k99 0 1\r\na\r\nEND\r\n");
@@ -400,8 +390,8 @@ fn requests_without_a_reply_of_the_primary_are_counted() {
     from_mirror.read_exact(&mut [0; "set a 0 0 1\r\na\r\nmn\r\nset b 0 0 1\r\nb\r\nmn\r\n".len()]).unwrap();
     from_mirror.write_all(b"STORED\r\nMN\r\n").unwrap();
     drop(from_mirror);
-    let found = mirrored.wait("comparison", |found| found.same + found.not_compared.unanswered == 2);
-    assert_eq!((found.same, found.different), (1, 0), "{found:#?}");
+    let found = mirrored.wait("comparison", |found| found.count(Fate::Same) + found.count(Fate::Unanswered) == 2);
+    assert_eq!((found.count(Fate::Same), found.different()), (1, 0), "{found:#?}");
     client.ask("", "STORED\r\n");
     client.end();
     let mut direct = Client(TcpStream::connect(secondary.address.to_string()).unwrap());

@@ -30,15 +30,7 @@ pub(super) enum State {
     /// The same item.
     Present {
         expires: bool,
-        /// The CAS values of the item on the primary and on the secondary.
-        cas: Option<(u64, u64)>,
     },
-}
-
-impl State {
-    pub(super) fn present(expires: bool) -> Self {
-        Self::Present { expires, cas: None }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -113,18 +105,6 @@ impl Keys {
         }
         let writes = shard.writes;
         Ticket { keys: Arc::clone(self), hash, client, is_write, was_alone, writes, epoch, is_finished: false }
-    }
-
-    /// Returns the CAS value of the secondary's item, if the primary's has the CAS value `primary`.
-    pub(super) fn secondary_cas(&self, ticket: &Ticket, primary: u64) -> Option<u64> {
-        let shard = self.shard(ticket.hash).lock();
-        if shard.epoch != ticket.epoch {
-            return None;
-        }
-        match shard.entries.iter().find(|entry| entry.0 == ticket.hash)?.1 {
-            State::Present { cas: Some((of_primary, of_secondary)), .. } if of_primary == primary => Some(of_secondary),
-            _ => None,
-        }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -220,18 +200,18 @@ mod tests {
     /// Ends a request that leaves an item. Returns the state before, or `None` if a write
     /// overlapped.
     fn end(ticket: Ticket) -> Option<State> {
-        ticket.finish(|state| (state, State::present(false)))
+        ticket.finish(|state| (state, State::Present { expires: false }))
     }
 
     #[test]
     fn requests_that_overlap_with_a_write_are_not_compared() {
         let keys = Keys::new();
         let (read, other) = (begin(&keys, 1, false), begin(&keys, 1, false));
-        assert_eq!([end(read), end(other)], [Some(State::Unknown), Some(State::present(false))]);
+        assert_eq!([end(read), end(other)], [Some(State::Unknown), Some(State::Present { expires: false })]);
         // A write that begins during a read, and one that began before it.
         let (read, write) = (begin(&keys, 1, false), begin(&keys, 2, true));
         let later = begin(&keys, 3, false);
-        assert_eq!([end(read), end(write), end(later)], [None, Some(State::present(false)), None]);
+        assert_eq!([end(read), end(write), end(later)], [None, Some(State::Present { expires: false }), None]);
         // Of two writes, either can be the last one on the secondary.
         let (first, second) = (begin(&keys, 1, true), begin(&keys, 2, true));
         // While they are in flight, no client is alone.
@@ -244,8 +224,8 @@ mod tests {
     fn requests_of_one_client_are_executed_in_order() {
         let keys = Keys::new();
         let [first, read, second, last] = [true, false, true, false].map(|is_write| begin(&keys, 1, is_write));
-        assert_eq!([end(first), end(read)], [Some(State::Unknown), Some(State::present(false))]);
-        assert_eq!([end(second), end(last)], [Some(State::present(false)); 2]);
+        assert_eq!([end(first), end(read)], [Some(State::Unknown), Some(State::Present { expires: false })]);
+        assert_eq!([end(second), end(last)], [Some(State::Present { expires: false }); 2]);
         // One of them gets no outcome, before an earlier one has one.
         let [first, second] = [true, true].map(|is_write| begin(&keys, 1, is_write));
         drop(second);
@@ -260,21 +240,12 @@ mod tests {
         let keys = Keys::new();
         end(begin(&keys, 1, true));
         drop(begin(&keys, 1, false));
-        assert_eq!(end(begin(&keys, 1, false)), Some(State::present(false)));
+        assert_eq!(end(begin(&keys, 1, false)), Some(State::Present { expires: false }));
         drop(begin(&keys, 1, true));
         assert_eq!(end(begin(&keys, 1, false)), Some(State::Unknown));
         let over = begin(&keys, 1, false);
         keys.forget_all();
         assert_eq!((end(over), end(begin(&keys, 1, false))), (None, Some(State::Unknown)));
-    }
-
-    #[test]
-    fn cas_values_are_those_of_the_same_item() {
-        let keys = Keys::new();
-        let known = State::Present { expires: false, cas: Some((7, 70)) };
-        begin(&keys, 1, true).finish(|_| ((), known));
-        let ticket = begin(&keys, 1, true);
-        assert_eq!([7, 8].map(|cas| keys.secondary_cas(&ticket, cas)), [Some(70), None]);
     }
 
     #[test]

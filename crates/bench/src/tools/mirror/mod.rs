@@ -7,40 +7,37 @@
 //!
 //! | Module | Holds |
 //! |---|---|
-//! | `framing` | finding the end of replies |
-//! | `request`, `reply` | requests and replies, independent of the protocol |
+//! | `request` | what requests do to items |
 //! | `keys` | which requests overlap, and what both servers are known to hold |
+//! | `report` | what was found, and the report |
 //! | `judge` | the comparison of two replies |
-//! | `client`, `compare` | a client's connections to the primary and to the secondary |
-//! | `shadow` | whether the secondary is used, and the memory for its queue |
-//! | `tally`, `screen` | what was found, and the report |
+//! | `link` | connections to servers |
+//! | `connection`, `secondary` | a client's connections to the primary and to the secondary |
 
-mod client;
-mod compare;
+mod connection;
 #[cfg(test)]
 mod conversations;
-mod framing;
 mod judge;
 mod keys;
-mod reply;
+mod link;
+mod report;
 mod request;
-mod screen;
-mod shadow;
-mod tally;
+mod secondary;
 
+use std::net::{Shutdown, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{ValueEnum, value_parser};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use socket2::Socket;
 
-use self::screen::Screen;
-use self::shadow::{Mirror, Stream, probe};
-use self::tally::Tally;
+use self::report::Tally;
+use self::secondary::Mirror;
 use crate::harness::options::Output;
 use crate::harness::report::Report;
 use crate::harness::workers::Cpus;
@@ -52,8 +49,11 @@ use relativist_check::options::parse_seconds;
 /// How often the mirror looks for signals.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long a failure to accept a connection, such as too many open files, pauses the mirror.
-const PAUSE: Duration = Duration::from_millis(100);
+/// How long the mirror waits before it connects to the secondary again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How often the mirror writes counts.
+const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serve clients from memcached, send the same requests to relativistd, and compare the replies
 ///
@@ -68,8 +68,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Compared are the values, flags, numbers, times to live and errors of items that both servers are
 /// known to hold, because they have both stored them or returned the same value before. Not
 /// compared are requests for one server (stats, version, watch), and requests to a key that another
-/// client changes at the same time. CAS values are each server's own: the mirror translates those
-/// that clients send. Items that are missing on one server are counted separately. They may have
+/// client changes at the same time. CAS values are each server's own: requests with one are sent without
+/// it if the first server has executed them. Items that are missing on one server are counted separately. They may have
 /// been evicted; if more are missing on the second server than it has evicted, that is a
 /// difference.
 ///
@@ -124,10 +124,6 @@ pub struct Args {
     #[arg(long)]
     show_keys: bool,
 
-    /// Number of threads
-    #[arg(long, default_value_t = 2, value_parser = value_parser!(u16).range(1..=1024))]
-    threads: u16,
-
     #[command(flatten)]
     #[serde(skip)]
     output: Output,
@@ -146,7 +142,7 @@ impl Args {
         if self.reply == Side::Relativistd {
             addresses.reverse();
         }
-        let tally = Tally::new(self.examples.into(), self.show_keys);
+        let tally = Tally::new(self.names(), self.examples.into(), self.show_keys);
         let patience = Duration::from_secs_f64(self.patience);
         Ok(Mirror::new(addresses, patience, self.max_value as usize, (self.backlog as usize) << 20, tally))
     }
@@ -159,33 +155,15 @@ impl Args {
     }
 }
 
-/// The socket for clients.
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Listener {
-    async fn bind(address: &Address) -> Result<Self> {
-        let bind = async {
-            Ok::<_, std::io::Error>(match address {
-                Address::Tcp(address) => Self::Tcp(TcpListener::bind(address).await?),
-                Address::Unix(path) => Self::Unix(UnixListener::bind(path)?),
-            })
-        };
-        bind.await.with_context(|| format!("cannot listen at {address}"))
-    }
-
-    async fn accept(&self) -> std::io::Result<Stream> {
-        Ok(match self {
-            Self::Tcp(listener) => {
-                let (client, _) = listener.accept().await?;
-                client.set_nodelay(true)?;
-                Box::new(client)
-            }
-            Self::Unix(listener) => Box::new(listener.accept().await?.0),
+/// Listens for clients.
+fn listen(address: &Address) -> Result<Socket> {
+    let listen = || {
+        Ok::<Socket, std::io::Error>(match address {
+            Address::Tcp(address) => TcpListener::bind(address)?.into(),
+            Address::Unix(path) => UnixListener::bind(path)?.into(),
         })
-    }
+    };
+    listen().with_context(|| format!("cannot listen at {address}"))
 }
 
 pub fn run(args: &Args) -> Result<Ending> {
@@ -193,37 +171,25 @@ pub fn run(args: &Args) -> Result<Ending> {
     let mut report = Report::begin("mirror", args.output.json.as_deref(), &Cpus::allowed(), 1)?;
     interruption::handle_signals("the requests in flight")?;
     let mirror = Arc::new(args.mirror()?);
-    let names = args.names();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(args.threads.into()).enable_all().build()?;
-    let screen = Screen::new(names);
-    let found = runtime.block_on(async {
-        for address in [&mirror.primary, &mirror.secondary] {
-            probe(address, mirror.patience).await?;
-        }
-        let evictions = || [&mirror.primary, &mirror.secondary].map(evictions);
-        let before = evictions();
-        let listener = Listener::bind(&args.listen.find()?).await?;
-        eprintln!("relativist-bench: mirror listens at {}", args.listen.find()?);
-        let is_over = || interruption::is_wanted() || args.seconds.is_some_and(|seconds| mirror.tally.now() >= seconds);
-        serve(&mirror, &listener, args.clients as usize, is_over, || screen.show(&mirror.tally)).await;
-        let mut found = mirror.tally.found();
-        let [primary, secondary] = since(before, evictions());
-        (found.evictions_of_primary, found.evictions_of_secondary) = (primary, secondary);
-        Ok::<_, anyhow::Error>(found)
-    })?;
-    // Ends the tasks of connections that are still open.
-    runtime.shutdown_background();
-    screen.finish();
-    if let Address::Unix(path) = args.listen.find()? {
+    let (names, servers) = (args.names(), [&mirror.primary, &mirror.secondary]);
+    servers.iter().try_for_each(|server| mirror.probe(server))?;
+    let before = servers.map(evictions);
+    let address = args.listen.find()?;
+    let listener = listen(&address)?;
+    eprintln!("relativist-bench: mirror listens at {address}");
+    let is_over = || interruption::is_wanted() || args.seconds.is_some_and(|seconds| mirror.tally.now() >= seconds);
+    serve(&mirror, &listener, args.clients as usize, is_over)?;
+    if let Address::Unix(path) = address {
         // Another program may have removed it.
         let _ = std::fs::remove_file(path);
     }
+    let mut found = mirror.tally.found();
+    found.evictions = since(before, servers.map(evictions));
     for warning in found.warnings(names) {
         report.warn(warning);
     }
-    let is_faulty = found.different > 0 || found.lost() > 0;
-    report.finish(args, &found, &screen::describe(&found, names))?;
+    let is_faulty = found.different() > 0 || found.lost() > 0;
+    report.finish(args, &found, &found.describe(names))?;
     Ok(match Ending::of(args.seconds.is_none_or(|seconds| found.seconds >= seconds)) {
         Ending::Complete if is_faulty => Ending::Missed,
         ending => ending,
@@ -231,49 +197,56 @@ pub fn run(args: &Args) -> Result<Ending> {
 }
 
 /// Serves clients until `is_over`, and then waits until what is in flight is compared, but not
-/// longer than the secondary may take. Calls `tick` from time to time.
-async fn serve(
-    mirror: &Arc<Mirror>,
-    listener: &Listener,
-    max_clients: usize,
-    is_over: impl Fn() -> bool,
-    tick: impl Fn(),
-) {
-    let (stop, stops) = watch::channel(false);
-    let room = Arc::new(Semaphore::new(max_clients));
-    let mut clients = JoinSet::new();
-    let mut ticks = tokio::time::interval(TICK);
-    let mut watching = JoinSet::new();
-    let watched = Arc::clone(mirror);
-    watching.spawn(async move { watched.watch_secondary().await });
+/// longer than the secondary may take.
+fn serve(mirror: &Arc<Mirror>, listener: &Socket, max_clients: usize, is_over: impl Fn() -> bool) -> Result<()> {
+    let mut clients = Vec::new();
+    let (mut written, mut number) = (Instant::now(), 0);
+    let watched = Arc::downgrade(mirror);
+    // A thread of its own, because the secondary may take long to answer.
+    thread::spawn(move || {
+        while let Some(mirror) = watched.upgrade() {
+            mirror.try_again();
+            drop(mirror);
+            thread::sleep(RETRY);
+        }
+    });
     while !is_over() {
-        tokio::select! {
-            accepted = async {
-                let place = Arc::clone(&room).acquire_owned().await.expect("it is never closed");
-                (place, listener.accept().await)
-            } => match accepted {
-                (place, Ok(client)) => {
-                    let number = mirror.tally.count(|found| {
-                        found.clients += 1;
-                        found.clients
-                    });
-                    let serving = client::serve(Arc::clone(mirror), client, number, stops.clone());
-                    clients.spawn(async move {
-                        // A broken connection ends, as it would without the mirror.
-                        let _ = serving.await;
-                        drop(place);
-                    });
-                }
-                (_, Err(_)) => tokio::time::sleep(PAUSE).await,
-            },
-            _ = ticks.tick() => tick(),
-            Some(_) = clients.join_next(), if !clients.is_empty() => (),
+        clients.retain(|(_, thread): &(Arc<Socket>, thread::JoinHandle<()>)| !thread.is_finished());
+        if written.elapsed() >= INTERVAL {
+            written = Instant::now();
+            eprintln!("relativist-bench: {}", mirror.tally.found().summary());
+        }
+        let wanted = if clients.len() < max_clients { PollFlags::IN } else { PollFlags::empty() };
+        let timeout = Timespec::try_from(TICK).expect("short enough");
+        if poll(&mut [PollFd::new(listener, wanted)], Some(&timeout)).unwrap_or(0) == 0 {
+            continue;
+        }
+        let Ok((client, _)) = listener.accept() else {
+            // Such as too many open files.
+            thread::sleep(TICK);
+            continue;
+        };
+        // Has no effect on Unix sockets.
+        let _ = client.set_tcp_nodelay(true);
+        number += 1;
+        mirror.tally.update(|found| found.clients = number);
+        let (client, mirror) = (Arc::new(client), Arc::clone(mirror));
+        let served = Arc::clone(&client);
+        // A client without a thread or a primary is disconnected.
+        let serving = move || drop(connection::serve(&mirror, &served, number));
+        if let Ok(thread) = thread::Builder::new().spawn(serving) {
+            clients.push((client, thread));
         }
     }
-    stop.send_replace(true);
-    let ended = async { while clients.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(mirror.patience + TICK, ended).await;
-    clients.shutdown().await;
+    for (client, _) in &clients {
+        // The client may have disconnected.
+        let _ = client.shutdown(Shutdown::Read);
+    }
+    let end = Instant::now() + mirror.patience + TICK;
+    while Instant::now() < end && !clients.iter().all(|(_, thread)| thread.is_finished()) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Returns how many items a server has evicted since its start, if it reports that.

@@ -1,9 +1,8 @@
 //! Requests: what they do, and how they are sent to the secondary.
 
+use relativist_check::client::reply::Encoding;
 use relativist_memcache::binary::{self, Opcode};
 use relativist_memcache::{Command, MAX_KEY, Meta, MetaMode, MetaVerb, StoreVerb};
-
-use super::framing::Dialect;
 
 /// What a request does to the items of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +29,21 @@ pub(super) enum Route {
     Both,
     /// Replies differ by design, or the request is for one server, such as `stats` and `shutdown`.
     PrimaryOnly,
-    /// The replies never end (`watch`), or the connection ends (`quit`).
+    /// The connection ends (`quit`), or would end without the mirror.
     Last,
 }
 
 /// A request, independent of the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    pub(super) dialect: Dialect,
+    pub(super) encoding: Encoding,
     pub(super) route: Route,
     pub(super) verb: Verb,
     pub(super) keys: Vec<Vec<u8>>,
     /// Whether an item that the request stores or touches expires.
     pub(super) expires: bool,
-    /// The CAS value that the item must have, as the client got it from the primary.
-    pub(super) compare: Option<u64>,
-    /// Whether the ordinary outcome gets no reply. For a quiet `get` that is a miss.
-    pub(super) is_quiet: bool,
+    /// Whether the item must have a CAS value, which the client got from the primary.
+    pub(super) compares: bool,
     /// The number that a count creates if the item is missing.
     pub(super) initial: Option<u64>,
     /// Whether the request is the one that the mirror itself uses to find the end of replies.
@@ -85,28 +82,32 @@ impl Request {
         matches!(self.verb, Verb::Get | Verb::GetAndTouch)
     }
 
-    pub(super) fn new(dialect: Dialect, verb: Verb, route: Route) -> Self {
+    /// Whether the reply is a list of items.
+    pub(super) fn is_classic_read(&self) -> bool {
+        self.encoding == Encoding::Text && self.is_read() && !self.bytes.starts_with(b"m")
+    }
+
+    pub(super) fn new(encoding: Encoding, verb: Verb, route: Route) -> Self {
         Self {
-            dialect,
+            encoding,
             route,
             verb,
             keys: Vec::new(),
             expires: false,
-            compare: None,
-            is_quiet: false,
+            compares: false,
             initial: None,
             is_fence: false,
             bytes: Vec::new(),
         }
     }
 
-    fn keyed(dialect: Dialect, verb: Verb, key: &[u8]) -> Self {
-        Self { keys: vec![key.to_vec()], ..Self::new(dialect, verb, Route::Both) }
+    fn keyed(encoding: Encoding, verb: Verb, key: &[u8]) -> Self {
+        Self { keys: vec![key.to_vec()], ..Self::new(encoding, verb, Route::Both) }
     }
 
     pub(super) fn of_text(command: &Command<'_>) -> Self {
-        let keyed = |verb, key: &[u8]| Self::keyed(Dialect::Text, verb, key);
-        let plain = |verb, route| Self::new(Dialect::Text, verb, route);
+        let keyed = |verb, key: &[u8]| Self::keyed(Encoding::Text, verb, key);
+        let plain = |verb, route| Self::new(Encoding::Text, verb, route);
         match *command {
             Command::Get { ref keys, .. } => {
                 Self { keys: keys.clone().map(<[u8]>::to_vec).collect(), ..plain(Verb::Get, Route::Both) }
@@ -116,22 +117,20 @@ impl Request {
                 expires: exptime != 0,
                 ..plain(Verb::GetAndTouch, Route::Both)
             },
-            Command::Store { verb, key, exptime, noreply, .. } => {
-                let (verb, compare) = match verb {
-                    StoreVerb::Set => (Verb::Set, None),
-                    StoreVerb::Add => (Verb::Add, None),
-                    StoreVerb::Replace => (Verb::Replace, None),
-                    StoreVerb::Append | StoreVerb::Prepend => (Verb::Append, None),
-                    StoreVerb::Cas(cas) => (Verb::Replace, Some(cas)),
+            Command::Store { verb, key, exptime, .. } => {
+                let (verb, compares) = match verb {
+                    StoreVerb::Set => (Verb::Set, false),
+                    StoreVerb::Add => (Verb::Add, false),
+                    StoreVerb::Replace => (Verb::Replace, false),
+                    StoreVerb::Append | StoreVerb::Prepend => (Verb::Append, false),
+                    StoreVerb::Cas(_) => (Verb::Replace, true),
                 };
-                Self { expires: exptime != 0, compare, is_quiet: noreply, ..keyed(verb, key) }
+                Self { expires: exptime != 0, compares, ..keyed(verb, key) }
             }
-            Command::Arithmetic { key, noreply, .. } => Self { is_quiet: noreply, ..keyed(Verb::Count, key) },
-            Command::Delete { key, noreply } => Self { is_quiet: noreply, ..keyed(Verb::Delete, key) },
-            Command::Touch { key, exptime, noreply } => {
-                Self { expires: exptime != 0, is_quiet: noreply, ..keyed(Verb::Touch, key) }
-            }
-            Command::FlushAll { noreply, .. } => Self { is_quiet: noreply, ..plain(Verb::Flush, Route::Both) },
+            Command::Arithmetic { key, .. } => keyed(Verb::Count, key),
+            Command::Delete { key, .. } => keyed(Verb::Delete, key),
+            Command::Touch { key, exptime, .. } => Self { expires: exptime != 0, ..keyed(Verb::Touch, key) },
+            Command::FlushAll { .. } => plain(Verb::Flush, Route::Both),
             Command::Meta(ref meta) => Self::of_meta(meta),
             Command::MetaNoop => Self { is_fence: true, ..plain(Verb::Keyless, Route::PrimaryOnly) },
             Command::Quit => plain(Verb::Keyless, Route::Last),
@@ -146,7 +145,7 @@ impl Request {
 
     fn of_meta(meta: &Meta<'_>) -> Self {
         // An invalid request changes no item, but its reply can be compared.
-        let Ok(flags) = meta.flags() else { return Self::new(Dialect::Text, Verb::Keyless, Route::Both) };
+        let Ok(flags) = meta.flags() else { return Self::new(Encoding::Text, Verb::Keyless, Route::Both) };
         let has = |letters: &[u8]| letters.iter().any(|&letter| flags.has(letter));
         let verb = match meta.verb {
             MetaVerb::Get if has(b"NRE") => Verb::Other,
@@ -169,21 +168,20 @@ impl Request {
         };
         let expires = flags.exptime.is_some_and(|exptime| exptime != 0);
         let mut room = [0; MAX_KEY];
-        let Ok(key) = meta.key(&flags, &mut room) else { return Self::new(Dialect::Text, Verb::Keyless, Route::Both) };
-        let request = Self::keyed(Dialect::Text, verb, key);
+        let Ok(key) = meta.key(&flags, &mut room) else { return Self::new(Encoding::Text, Verb::Keyless, Route::Both) };
+        let request = Self::keyed(Encoding::Text, verb, key);
         let initial = (meta.verb == MetaVerb::Arithmetic && has(b"N")).then_some(flags.initial);
-        Self { expires, compare: flags.compare.filter(|&cas| cas != 0), is_quiet: flags.is_quiet(), initial, ..request }
+        Self { expires, compares: flags.compare.is_some_and(|cas| cas != 0), initial, ..request }
     }
 
     pub(super) fn of_binary(request: &binary::Request<'_>) -> Self {
         let is_never = |at| request.extra_32(at) == 0;
-        let plain = |verb, route| Self::new(Dialect::Binary, verb, route);
-        let compare = Some(request.header.cas).filter(|&cas| cas != 0);
-        let keyed =
-            |verb| Self { compare, is_quiet: request.is_quiet, ..Self::keyed(Dialect::Binary, verb, request.key) };
+        let plain = |verb, route| Self::new(Encoding::Binary, verb, route);
+        let compares = request.header.cas != 0;
+        let keyed = |verb| Self { compares, ..Self::keyed(Encoding::Binary, verb, request.key) };
         match request.opcode {
             Opcode::Get | Opcode::GetKey => keyed(Verb::Get),
-            Opcode::Set if compare.is_some() => Self { expires: !is_never(4), ..keyed(Verb::Replace) },
+            Opcode::Set if compares => Self { expires: !is_never(4), ..keyed(Verb::Replace) },
             Opcode::Set => Self { expires: !is_never(4), ..keyed(Verb::Set) },
             Opcode::Add => Self { expires: !is_never(4), ..keyed(Verb::Add) },
             Opcode::Replace => Self { expires: !is_never(4), ..keyed(Verb::Replace) },
@@ -202,34 +200,29 @@ impl Request {
         }
     }
 
-    /// Returns the bytes for the secondary, with `cas` instead of the CAS value that the client
-    /// sent. With `None` the request compares no CAS values.
-    pub(super) fn with_cas(&self, cas: Option<u64>) -> Vec<u8> {
-        if self.dialect == Dialect::Binary {
+    /// Returns the bytes of the request without its CAS value.
+    pub(super) fn without_cas(&self) -> Vec<u8> {
+        if self.encoding == Encoding::Binary {
             let mut bytes = self.bytes.clone();
-            bytes[16..binary::HEADER].copy_from_slice(&cas.unwrap_or(0).to_be_bytes());
+            bytes[16..binary::HEADER].fill(0);
             return bytes;
         }
         let end = self.bytes.iter().position(|&byte| byte == b'\n').map_or(self.bytes.len(), |end| end + 1);
         let (line, value) = self.bytes.split_at(end);
-        let mut words: Vec<Vec<u8>> = line.trim_ascii_end().split(|&byte| byte == b' ').map(<[u8]>::to_vec).collect();
+        let mut words: Vec<&[u8]> = line.trim_ascii_end().split(|&byte| byte == b' ').collect();
         words.retain(|word| !word.is_empty());
         if words[0] == b"cas" {
             // cas KEY FLAGS EXPTIME LENGTH CAS [noreply]
-            match cas {
-                Some(cas) => words[5] = cas.to_string().into_bytes(),
-                None => {
-                    words[0] = b"set".to_vec();
-                    words.remove(5);
-                }
-            }
+            words[0] = b"set";
+            words.remove(5);
         } else {
             // The key of a meta command may begin with a C, too.
-            let at = (2..words.len()).find(|&at| words[at][0] == b'C').expect("the request has a CAS value");
-            match cas {
-                Some(cas) => words[at] = format!("C{cas}").into_bytes(),
-                None => drop(words.remove(at)),
-            }
+            words = words
+                .into_iter()
+                .enumerate()
+                .filter(|(at, word)| *at < 2 || word[0] != b'C')
+                .map(|(_, word)| word)
+                .collect();
         }
         [&words.join(&b' ')[..], b"\r\n", value].concat()
     }
@@ -267,17 +260,15 @@ mod tests {
     }
 
     #[test]
-    fn cas_values_are_replaced() {
-        for (bytes, replaced, removed) in [
-            ("cas C1 1 2 1 7\r\nx\r\n", "cas C1 1 2 1 70\r\nx\r\n", "set C1 1 2 1\r\nx\r\n"),
-            ("cas k 1 2 1 7 noreply\r\nx\r\n", "cas k 1 2 1 70 noreply\r\nx\r\n", "set k 1 2 1 noreply\r\nx\r\n"),
-            ("ms C1 1 T0 C7 c\r\nC\r\n", "ms C1 1 T0 C70 c\r\nC\r\n", "ms C1 1 T0 c\r\nC\r\n"),
-            ("md C1 C7\r\n", "md C1 C70\r\n", "md C1\r\n"),
+    fn cas_values_are_removed() {
+        for (bytes, removed) in [
+            ("cas C1 1 2 1 7\r\nx\r\n", "set C1 1 2 1\r\nx\r\n"),
+            ("cas k 1 2 1 7 noreply\r\nx\r\n", "set k 1 2 1 noreply\r\nx\r\n"),
+            ("ms C7 1 T0 C7 c\r\nC\r\n", "ms C7 1 T0 c\r\nC\r\n"),
+            ("md C1 C7\r\n", "md C1\r\n"),
         ] {
             let request = text(bytes.as_bytes());
-            assert_eq!(request.compare, Some(7));
-            assert_eq!(request.with_cas(Some(70)), replaced.as_bytes());
-            assert_eq!(request.with_cas(None), removed.as_bytes());
+            assert!(request.compares && request.without_cas() == removed.as_bytes(), "{bytes}");
         }
     }
 }

@@ -23,10 +23,10 @@ use crate::harness::options::{Output, parse_count, spell};
 use crate::harness::report::{Report, table};
 use crate::harness::rounds::progress;
 use crate::harness::workers::Cpus;
-use crate::tools::caches::candidates::Name;
-use crate::tools::engines::engine::Ours;
+use crate::tools::compare::caches::candidates::Name;
+use crate::tools::compare::engines::engine::Ours;
 #[cfg(feature = "segcache")]
-use crate::tools::engines::engine::Segcache;
+use crate::tools::compare::engines::engine::Segcache;
 use generate::{Kind, generate};
 use oracle::Belady;
 use ours::{InProcess, Policy, Whole};

@@ -5,8 +5,8 @@ use relativist_store::policy::EvictFor;
 use relativist_store::sizing::{FACTORS, Simulation, Stored};
 
 use super::reference::Cache;
-use crate::tools::caches::candidates::{self, Name};
-use crate::tools::engines::engine::{Engine, Plan};
+use crate::tools::compare::caches::candidates::{self, Name};
+use crate::tools::compare::engines::engine::{Engine, Plan};
 
 /// The decisions of the policy for blocks that contain only objects.
 pub(super) struct Policy<'t> {

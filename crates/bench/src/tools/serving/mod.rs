@@ -26,9 +26,6 @@ use relativist_check::interruption::{self, Ending};
 use relativist_check::options::parse_seconds;
 use relativist_check::server::ServerCommand;
 
-/// The minimum number of seconds for which the echo server is measured in the growth workload.
-const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
-
 /// Compare relativistd with memcached on the workloads that have performance targets
 ///
 /// Each workload runs on both servers in turns, in a changing order, as with `relativist-bench
@@ -36,9 +33,8 @@ const SECONDS_OF_GROWTH_FLOOR: f64 = 20.0;
 /// second, then two threads each that share both CPUs. --server-cores and --client-cores select
 /// other CPUs. Targets are ratios of the servers' CPU time per request in the same round; in the
 /// last workload, of the latency of GETs. The exit status is 1 if a target was missed. If a server
-/// refused or failed requests, the verdict is void and counts as missed. If clients send one
-/// request at a time, or latencies are compared, the echo server also runs, to show the cost of the
-/// machine itself. The options -t, -m and the address to listen on are appended to the commands.
+/// refused or failed requests, the verdict is void and counts as missed. The options -t, -m and the
+/// address to listen on are appended to the commands.
 ///
 /// memcached 1.6.18 writes the replies to GETs that arrive together one by one. Later versions
 /// (such as 1.6.45) combine them in one write. Consider the version when you judge the pipelined
@@ -54,11 +50,6 @@ pub struct Args {
     #[arg(long, value_name = "COMMAND", default_value = "memcached -u root")]
     #[serde(skip)]
     vs: ServerCommand,
-
-    /// Command of the echo server
-    #[arg(long, value_name = "COMMAND", default_value = "relativist-bench echo")]
-    #[serde(skip)]
-    floor: ServerCommand,
 
     /// Workloads [default: all]
     #[arg(long, alias = "work", value_enum, value_delimiter = ',')]
@@ -104,13 +95,12 @@ struct Outcome {
     /// For each server, the latencies that recur in every round.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     recurring: Vec<Recurring>,
-    /// The ratios that have a target, and whether it was met.
-    judged: Vec<Judged>,
+    /// The ratio that has a target, and whether it was met; `None` if a value is missing.
+    judged: Option<Judged>,
 }
 
 #[derive(Debug, Serialize)]
 struct Judged {
-    over: &'static str,
     #[serde(flatten)]
     ratio: Ratio,
     verdict: Verdict,
@@ -136,10 +126,7 @@ impl Args {
     /// Plans the measurements. With one thread, the server and the clients have a CPU each;
     /// otherwise they share as many CPUs as there are threads.
     fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
-        // Growth takes long, so the echo server, with which its latencies are compared, is measured
-        // for longer, too.
-        let least = if row == Row::Growth { SECONDS_OF_GROWTH_FLOOR } else { 0.0 };
-        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds.max(least) });
+        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds });
         let [servers, clients] = match threads {
             1 => Cores::allowed(2)?.apart(),
             _ => [Cores::allowed(threads.into())?, Cores::allowed(threads.into())?],
@@ -156,15 +143,9 @@ impl Args {
         })
     }
 
-    fn sources(&self, row: Row, threads: u16) -> Vec<Source> {
-        let threads = threads.to_string();
-        let memory = row.megabytes().to_string();
-        let server = |command: &ServerCommand| Source::Command(command.with(&["-t", &threads, "-m", &memory]));
-        let mut sources = vec![server(&self.exec), server(&self.vs)];
-        if row.has_floor() {
-            sources.push(Source::Echo(self.floor.with(&["-t", &threads])));
-        }
-        sources
+    fn sources(&self, row: Row, threads: u16) -> [Source; 2] {
+        let options = ["-t", &threads.to_string(), "-m", &row.megabytes().to_string()];
+        [&self.exec, &self.vs].map(|command| Source::Command(command.with(&options)))
     }
 }
 
@@ -174,7 +155,7 @@ pub fn run(args: &Args) -> Result<Ending> {
     allow_connections()?;
     let runs: Vec<(u16, Row)> =
         args.threads.iter().flat_map(|&threads| rows.iter().map(move |&row| (threads, row))).collect();
-    let measurements = |&(threads, row): &(u16, Row)| args.rounds_of(row) as usize * args.sources(row, threads).len();
+    let measurements = |&(_, row): &(u16, Row)| 2 * args.rounds_of(row) as usize;
     let bar = progress(runs.iter().map(measurements).sum());
     interruption::handle_signals("this round")?;
     let mut outcomes = Vec::new();
@@ -215,27 +196,23 @@ fn measure(args: &Args, row: Row, threads: u16, bar: &ProgressBar) -> Result<Out
     let workload = row.workload(threads, args.quick);
     let servers = in_turns(&workload, &args.plan(row, threads)?, &args.sources(row, threads), bar)?;
     let (figure, most) = row.most();
-    let floor = servers.get(2).zip(row.max_over_floor());
-    let judged = [
-        judge("memcached", &servers[0], &servers[1], figure, most),
-        floor.and_then(|(echo, most)| judge("echo", &servers[0], echo, Figure::Cpu, most)),
-    ];
+    let judged = judge(&servers[0], &servers[1], figure, most);
     let recurring = servers.iter().filter_map(|server| Recurring::of(&server.samples)).collect();
-    Ok(Outcome { row, threads, workload, recurring, judged: judged.into_iter().flatten().collect(), servers })
+    Ok(Outcome { row, threads, workload, recurring, judged, servers })
 }
 
 /// Checks whether the ratio of the servers' values is at most `most`; `None` if a value is missing.
-fn judge(over: &'static str, one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
+fn judge(one: &Measured, other: &Measured, figure: Figure, most: f64) -> Option<Judged> {
     let ratio = one.ratio(other, figure)?;
     let void = [one.failures(), other.failures()].concat();
     let met = void.is_empty() && ratio.summary.median <= most;
-    Some(Judged { over, ratio, verdict: Verdict { wanted: format!("<= {}", significant(most)), met }, void })
+    Some(Judged { ratio, verdict: Verdict { wanted: format!("<= {}", significant(most)), met }, void })
 }
 
 fn describe(outcomes: &[Outcome]) -> String {
-    let header = ["workload", "threads", "ratio of", "over", "median (from, to)", "target", "met", "ours", "theirs"];
+    let header = ["workload", "threads", "ratio of", "median (from, to)", "target", "met", "ours", "theirs"];
     let rows = outcomes.iter().flat_map(|Outcome { row, threads, servers, judged, .. }| {
-        judged.iter().map(move |Judged { over, ratio, verdict, void }| {
+        judged.iter().map(move |Judged { ratio, verdict, void }| {
             let value = |server: usize| {
                 let unit = if ratio.figure == Figure::GetP999 { 1e3 } else { 1.0 };
                 let summary = servers[server].summary(|sample| ratio.figure.of(sample));
@@ -245,7 +222,6 @@ fn describe(outcomes: &[Outcome]) -> String {
                 spell(row),
                 threads.to_string(),
                 ratio.figure.to_string(),
-                (*over).to_owned(),
                 range(Some(ratio.summary)),
                 verdict.wanted.clone(),
                 match verdict.met {
@@ -255,14 +231,14 @@ fn describe(outcomes: &[Outcome]) -> String {
                 }
                 .into(),
                 value(0),
-                value(if *over == "echo" { 2 } else { 1 }),
+                value(1),
             ]
         })
     });
     let mut text = table(&header, rows);
     text.push('\n');
     for Outcome { row, threads, servers, .. } in outcomes {
-        for failure in servers.iter().take(2).flat_map(Measured::failures) {
+        for failure in servers.iter().flat_map(Measured::failures) {
             text += &format!("{} with {threads} threads is void: {failure}\n", spell(row));
         }
     }
@@ -275,7 +251,7 @@ fn describe(outcomes: &[Outcome]) -> String {
     }
     let versions: Vec<&str> = outcomes
         .first()
-        .map(|outcome| outcome.servers.iter().take(2).filter_map(|server| server.version.as_deref()).collect())
+        .map(|outcome| outcome.servers.iter().filter_map(|server| server.version.as_deref()).collect())
         .unwrap_or_default();
     text + &format!("\n{}\n", versions.join(" against "))
 }
@@ -283,10 +259,7 @@ fn describe(outcomes: &[Outcome]) -> String {
 /// Formats the latencies of an open loop.
 fn describe_latencies(outcome: &Outcome) -> String {
     let Outcome { row, threads, workload, servers, recurring, .. } = outcome;
-    let mut text = format!(
-        "\n{} with {threads} threads, compared with GETs to the echo server at the same rate, for a shorter time. ",
-        spell(row)
-    );
+    let mut text = format!("\n{} with {threads} threads. ", spell(row));
     text += &latencies(workload, servers);
     text += &format!(
         "\nThe latencies that recur in every round, which the server causes and not the machine: {}, in µs:\n\n",
@@ -318,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_void_if_not_all_was_done() {
-        let judge = |one, other| judge("other", &one, &other, Figure::Rate, 0.75).unwrap();
+        let judge = |one, other| judge(&one, &other, Figure::Rate, 0.75).unwrap();
         let half = judge(measured(1, 0), measured(2, 0));
         assert!(half.verdict.met && half.void.is_empty());
         assert!(!judge(measured(2, 0), measured(2, 0)).verdict.met);
@@ -341,7 +314,7 @@ mod tests {
         let line: Line = clap::Parser::parse_from(["serving", "--rounds", "1"]);
         let outcome = |ours| {
             let servers = vec![measured(ours, 0), measured(2, 0)];
-            let judged = judge("other", &servers[0], &servers[1], Figure::Rate, 0.75).into_iter().collect();
+            let judged = judge(&servers[0], &servers[1], Figure::Rate, 0.75);
             Outcome {
                 row: Row::Set,
                 threads: 1,

@@ -43,16 +43,6 @@ impl Row {
         }
     }
 
-    /// Returns whether the echo server takes part, to show the cost of the machine itself.
-    pub fn has_floor(self) -> bool {
-        matches!(self, Self::Get50 | Self::Get200 | Self::Growth)
-    }
-
-    /// Returns the maximum ratio to the echo server's CPU time.
-    pub fn max_over_floor(self) -> Option<f64> {
-        matches!(self, Self::Get50 | Self::Get200).then_some(1.15)
-    }
-
     /// Returns the memory for items, in MiB.
     pub fn megabytes(self) -> u32 {
         if self == Self::Mix { 4096 } else { 1024 }

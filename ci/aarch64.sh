@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
-# Runs tests for aarch64 in an emulator: RCU, the table, the map, the codec, and librelativist from C; with --all also
-# the papers' tables. Builds them with Debian's compilers, which are installed.
+# Runs tests for aarch64 in an emulator: RCU, the table, the map, the codec, and librelativist from
+# C; with --all also the papers' tables. Builds them with Debian's compilers, which are installed.
 #
-# The emulator executes the instructions of the architecture, but with the memory model of the machine that it runs
-# on. So this finds what is wrong with code for this architecture, its pointers, system calls and layouts. It does
-# not find missing memory orderings: ci/litmus.py and ci/loom.sh do. `membarrier` is passed to the kernel of the
-# machine, so both barriers of RCU are tested.
+# The emulator executes the instructions of the architecture, but with the memory model of the
+# machine that it runs on. So this finds what is wrong with code for this architecture, its
+# pointers, system calls and layouts. It does not find missing memory orderings: ci/litmus.py and
+# ci/loom.sh do. `membarrier` is passed to the kernel of the machine, so both barriers of RCU are
+# tested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The folders below crates, and the test programs of each that are left out: models, panics at each call of user code,
-# which find the same on each architecture, and `fork`. The emulator is a program with threads and locks of its own: a
-# child forked while another thread holds one of them hangs.
+# The folders below crates, and the test programs of each that are left out: models, panics at each
+# call of user code, which find the same on each architecture, and `fork`. The emulator is a program
+# with threads and locks of its own: a child forked while another thread holds one of them hangs.
 declare -A left_out=([core]=none [rcu]='loom|fork' [table]=loom [map]='loom|panic_safety.*' [memcache]=none)
 [ "${1:-}" != --all ] || left_out[papers]='loom|cli'
-# The emulator has no seccomp (ends_by_abort). How many nodes are used again depends on when the background thread
-# runs, which is often too late on a busy machine. The others take longest, and find the same on each architecture:
-# large maps that are filled in all ways, and arithmetic with all summaries.
+# The emulator has no seccomp (ends_by_abort). How many nodes are used again depends on when the
+# background thread runs, which is often too late on a busy machine. The others take longest, and
+# find the same on each architecture: large maps that are filled in all ways, and arithmetic with
+# all summaries.
 skipped=(ends_by_abort memory_of_removed_nodes_is_used_again fill::a_map_that_ fill::a_sparse_map_is_filled a_summary_tells_the_sole_part)
 
 source ci/debian.sh
@@ -34,12 +36,13 @@ triple=aarch64-unknown-linux-gnu
 emulator="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$emulator RELATIVIST_TEST_RUNNER=$emulator
-# Everything takes ten times as long, and longer on a busy machine. Tests that run for a given time do so for less,
-# and those that wait do so for longer.
+# Everything takes ten times as long, and longer on a busy machine. Tests that run for a given time
+# do so for less, and those that wait do so for longer.
 export RELATIVIST_STRESS_SECONDS=0.2 RELATIVIST_STRESS_RESIZES=10 RELATIVIST_TORTURE_SECONDS=1
 export RELATIVIST_TEST_PATIENCE=600 RELATIVIST_TEST_SECONDS=1800
 
-# tests FOLDER PATTERN: the test programs of a crate, as arguments of cargo, without those that match.
+# tests FOLDER PATTERN: the test programs of a crate, as arguments of cargo, without those that
+# match.
 tests() {
   local program name
   for program in crates/"$1"/tests/*.rs crates/"$1"/tests/*/main.rs; do

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Counts the items with 10-byte keys and 100-byte values that `-m 64` holds before the first eviction, in relativistd and
-in memcached. Fails below 1.46 times memcached's number, and above 20 bytes of overhead per item. The overhead of an
-item is its share of `-m`, less its key and value."""
+"""Counts the items with 10-byte keys and 100-byte values that `-m 64` holds before the first
+eviction, in relativistd and in memcached. Fails below 1.46 times memcached's number, and above 20
+bytes of overhead per item. The overhead of an item is its share of `-m`, less its key and value."""
 
 import os
 import pwd
@@ -43,7 +43,8 @@ def items_of_memcached(path):
 
 
 def fill(client):
-    """Stores until something is evicted. Returns the number of items that were there before, and the statistics."""
+    """Stores until something is evicted. Returns the number of items that were there before, and
+    the statistics."""
     replies = client.makefile("rb")
     for start in range(0, 10_000_000, BATCH):
         store = b"set k%09d 0 0 %d noreply\r\n%s\r\n"

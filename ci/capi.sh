@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests librelativist from C: installs it, finds it by pkg-config, and runs its tests natively, under valgrind
-# and with sanitizers. Runs its examples, the commands of the book's page, and a short benchmark against
-# liburcu. (A test of the crate checks that the header matches the source.) Installs missing tools from
-# Debian's packages.
+# Tests librelativist from C: installs it, finds it by pkg-config, and runs its tests natively,
+# under valgrind and with sanitizers. Runs its examples, the commands of the book's page, and a
+# short benchmark against liburcu. (A test of the crate checks that the header matches the source.)
+# Installs missing tools from Debian's packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,8 +33,8 @@ g++ -fsyntax-only -Wall -Wextra -Werror -x c++ "$directory/include/relativist.h"
 
 compile tests/table.c shared
 "$directory/table"
-# Under valgrind only one thread runs at a time, so even few rounds take long. Valgrind does not see memory
-# that is mapped by other means than malloc.
+# Under valgrind only one thread runs at a time, so even few rounds take long. Valgrind does not see
+# memory that is mapped by other means than malloc.
 valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite --show-leak-kinds=definite \
   "$directory/table" 100 without-misuse
 compile tests/table.c static -fsanitize=address,undefined -fno-sanitize-recover=all

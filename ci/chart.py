@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""Checks the Helm chart deploy/helm/relativistd: helm lint, and kubeconform with the schemas of the oldest and of a recent
-Kubernetes and of the Prometheus operator; wrong values are refused; manifests contain the alert rules and the dashboard;
-the book shows what the chart makes; and a container runs as the chart describes it, with its probes, volumes and
-secrets, in the image of ci/image.py. Builds helm and kubeconform (Go 1.26) if they are missing. No cluster is needed.
+"""Checks the Helm chart deploy/helm/relativistd: helm lint, and kubeconform with the schemas of the
+oldest and of a recent Kubernetes and of the Prometheus operator; wrong values are refused;
+manifests contain the alert rules and the dashboard; the book shows what the chart makes; and a
+container runs as the chart describes it, with its probes, volumes and secrets, in the image of
+ci/image.py. Builds helm and kubeconform (Go 1.26) if they are missing. No cluster is needed.
 
-With --run MANIFESTS IMAGE it only runs the container, in namespaces that the caller has made (ci/container.py)."""
+With --run MANIFESTS IMAGE it only runs the container, in namespaces that the caller has made
+(ci/container.py)."""
 
 import json
 import os
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import support
 from container import HOST_ID, Image, ask, prepare
-from support import ROOT, TARGET, as_root, debian, expect, fail, wait_until
+from support import ROOT, TARGET, as_root, debian, expect, wait_until
 
 debian("/usr/lib/python3/dist-packages/yaml", "python3-yaml")
 import yaml
@@ -235,8 +237,8 @@ def run(manifests, image):
 
 
 def make_volumes(folder, container):
-    """What the pod mounts. As the kubelet does, secrets consist of links, so that all files change at once; only root and the group of
-    the pod can read them."""
+    """What the pod mounts. As the kubelet does, secrets consist of links, so that all files change
+    at once; only root and the group of the pod can read them."""
     mounts = []
     for mount in container.get("volumeMounts", ()):
         volume = folder / mount["name"]

@@ -1,11 +1,10 @@
 #!/usr/bin/python3
-"""Three servers, and clients and proxies (twemproxy, memcached's) that distribute keys over them by ketama hashing. One
-server is killed and restarted under load.
+"""Three servers, and clients and proxies (twemproxy, memcached's) that distribute keys over them by
+ketama hashing. One server is killed and restarted under load.
 
-No client may ever see a wrong value, and only the keys of the killed server may fail or be missing. That holds where keys
-stay with their server while it is away: clients and proxy are configured not to eject servers (see
-docs/src/scale-out.md). Unpacks a memcached with its proxy from Debian sid.
-"""
+No client may ever see a wrong value, and only the keys of the killed server may fail or be missing.
+That holds where keys stay with their server while it is away: clients and proxy are configured not
+to eject servers (see docs/src/scale-out.md). Unpacks a memcached with its proxy from Debian sid."""
 
 import getpass
 import logging
@@ -164,7 +163,8 @@ class Load:
             fail(f"{name}: keys are not spread over the servers, one for each")
 
     def attempt(self, key, what):
-        """Returns the result of `what`, or None if it fails. It may fail only for keys of the victim, while that is down or has just restarted."""
+        """Returns the result of `what`, or None if it fails. It may fail only for keys of the
+        victim, while that is down or has just restarted."""
         try:
             return what()
         except Exception as error:

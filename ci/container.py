@@ -1,6 +1,7 @@
-"""Runs an OCI image rootless with crun, as container runtimes do: by a user without privileges, with a read-only root, the
-system calls of io_uring forbidden, and a control group with a memory limit. The caller is root, in namespaces of its own for mounts and
-for the network (`unshare --mount --net`), which the containers share."""
+"""Runs an OCI image rootless with crun, as container runtimes do: by a user without privileges,
+with a read-only root, the system calls of io_uring forbidden, and a control group with a memory
+limit. The caller is root, in namespaces of its own for mounts and for the network (`unshare --mount
+--net`), which the containers share."""
 
 import contextlib
 import fcntl
@@ -27,8 +28,8 @@ FORBIDDEN = ["io_uring_setup", "io_uring_enter", "io_uring_register"]
 
 
 def prepare():
-    """Gives the network namespace a loopback interface, and hides from crun that both versions of control groups are mounted, for which it
-    has no support."""
+    """Gives the network namespace a loopback interface, and hides from crun that both versions of
+    control groups are mounted, for which it has no support."""
     with socket.socket() as any_socket:
         flags = struct.pack("16sh14x", b"lo", 1)  # IFF_UP
         fcntl.ioctl(any_socket, 0x8914, flags)  # SIOCSIFFLAGS
@@ -65,7 +66,8 @@ class Image:
                 point.touch()
 
     def spec(self, arguments, mounts, forbidden):
-        """The configuration for crun. `mounts` has the source, the destination and the mode of each folder."""
+        """The configuration for crun. `mounts` has the source, the destination and the mode of each
+        folder."""
         uid, gid = map(int, self.config["User"].split(":"))
         ids = [{"containerID": CONTAINER_ID, "hostID": HOST_ID, "size": 1}]
         bind = lambda source, place, mode: {
@@ -105,7 +107,8 @@ class Image:
 
     @contextlib.contextmanager
     def run(self, arguments=None, mounts=(), megabytes=256, forbidden=FORBIDDEN):
-        """A running container, with the image's own arguments if there are no others. It is killed in the end."""
+        """A running container, with the image's own arguments if there are no others. It is killed
+        in the end."""
         place = self.folder / "bundle"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()

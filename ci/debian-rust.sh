@@ -1,8 +1,9 @@
 # Sourced by the scripts that build with Debian's compilers, after ci/debian.sh.
 
-# debian_rust VERSION TOOL... -- PACKAGE...: makes cargo use this version of Debian's rustc-web. Installs the
-# tools and libraries that the script needs, and unpacks the packages of this version into a folder of their own,
-# so that they neither replace another compiler nor exclude another version. Sets $toolchain to the folder.
+# debian_rust VERSION TOOL... -- PACKAGE...: makes cargo use this version of Debian's rustc-web.
+# Installs the tools and libraries that the script needs, and unpacks the packages of this version
+# into a folder of their own, so that they neither replace another compiler nor exclude another
+# version. Sets $toolchain to the folder.
 debian_rust() {
   local version=$1 tools=() missing=() package
   shift

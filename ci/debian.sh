@@ -1,7 +1,7 @@
 # Sourced by the scripts that need Debian's packages.
 
-# alone COMMAND...: runs a command that uses apt-get, which fails while another one runs. (Packages may start
-# daemons, which must not inherit the lock.)
+# alone COMMAND...: runs a command that uses apt-get, which fails while another one runs. (Packages
+# may start daemons, which must not inherit the lock.)
 alone() {
   mkdir -p "${CARGO_TARGET_DIR:-target}"
   (
@@ -49,9 +49,10 @@ debian_repository() {
   "${find[@]}" | sort -u | head -n1
 }
 
-# unpack_from SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new folder, for those that
-# the installed release does not have, or not in a version that is new enough. Programs need that release's
-# libraries, too, and that folder's dynamic loader. Nothing is installed. apt-get verifies the packages.
+# unpack_from SUITE FOLDER PACKAGE...: unpacks packages of another release of Debian into a new
+# folder, for those that the installed release does not have, or not in a version that is new
+# enough. Programs need that release's libraries, too, and that folder's dynamic loader. Nothing is
+# installed. apt-get verifies the packages.
 unpack_from() {
   local suite=$1 folder=$2 apt packages=("${@:3}") repository options file
   apt=$(mktemp -d)

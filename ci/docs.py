@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Checks the book: that a program draws the same pictures, that shell commands print the given output, that links exist, and that
-it describes all statistics, metrics and alerts. (`cargo test` compiles and runs its Rust snippets.)
+"""Checks the book: that a program draws the same pictures, that shell commands print the given
+output, that links exist, and that it describes all statistics, metrics and alerts. (`cargo test`
+compiles and runs its Rust snippets.)
 
     ci/docs.py                      checks all
     ci/docs.py --write              updates pictures, outputs and the table of metrics instead
@@ -35,8 +36,9 @@ WARNING = re.compile(r"^ WARN relativistd: running as root;.*\n", re.M)
 # A block of commands, and their output, if a block of text follows at once.
 BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.M | re.S)
 
-# An optimized build takes minutes, so the commands run the programs that `cargo test` has built, and `cargo install`
-# only checks that its folder exists. `cargo run` runs in the checkout, or it would build everything again.
+# An optimized build takes minutes, so the commands run the programs that `cargo test` has built,
+# and `cargo install` only checks that its folder exists. `cargo run` runs in the checkout, or it
+# would build everything again.
 PRELUDE = """\
 set -euo pipefail
 cargo() {
@@ -98,7 +100,8 @@ def build_book():
 
 
 def run(page, programs, write):
-    """Runs the commands of a page, one block after the other in one shell, in a folder of links to the checkout's files."""
+    """Runs the commands of a page, one block after the other in one shell, in a folder of links to
+    the checkout's files."""
     text = page.read_text()
     blocks = list(BLOCK.finditer(text))
     if not blocks:
@@ -161,7 +164,8 @@ def missing_pages():
 
 @contextlib.contextmanager
 def everything(programs):
-    """A server with all that has statistics of its own: the path of its socket, the port of --admin, and the process."""
+    """A server with all that has statistics of its own: the path of its socket, the port of
+    --admin, and the process."""
     with tempfile.TemporaryDirectory() as folder:
         path, pid, key, certificate = f"{folder}/socket", Path(folder) / "pid", f"{folder}/key", f"{folder}/certificate"
         certify = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", "-keyout", key, "-out", certificate]

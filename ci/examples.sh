@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples of the libraries. Each checks its own results. `cargo test --workspace` builds them in the
-# same way, so after it there is nothing to build.
+# Runs the examples of the libraries. Each checks its own results. `cargo test --workspace` builds
+# them in the same way, so after it there is nothing to build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that take too long for .ci/run: some six hours. Run it before a release, after .ci/run. With
-# --list it only names what it runs. CONTRIBUTING.md says when it passed last.
+# Checks that take too long for .ci/run: some six hours. Run it before a release, after .ci/run.
+# With --list it only names what it runs. CONTRIBUTING.md says when it passed last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

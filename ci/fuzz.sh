@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs all fuzz targets, or the given ones, in parallel: ci/fuzz.sh [SECONDS [TARGET...]], by default for 60
-# seconds. The build uses stable Rust, with libFuzzer's coverage and without a sanitizer; `cargo +nightly fuzz
-# run TARGET` (cargo-fuzz) adds AddressSanitizer. Inputs that fail are written to fuzz/artifacts, interesting
-# ones to fuzz/corpus, with which the next run begins.
+# Runs all fuzz targets, or the given ones, in parallel: ci/fuzz.sh [SECONDS [TARGET...]], by
+# default for 60 seconds. The build uses stable Rust, with libFuzzer's coverage and without a
+# sanitizer; `cargo +nightly fuzz run TARGET` (cargo-fuzz) adds AddressSanitizer. Inputs that fail
+# are written to fuzz/artifacts, interesting ones to fuzz/corpus, with which the next run begins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

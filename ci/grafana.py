@@ -1,20 +1,21 @@
-"""Checks that Grafana finds the dashboard and its data source. Copies the files of deploy/grafana as the book says, and follows them as
-Grafana does: from the provisioning files to the dashboard, from its panels to the data source, from the data source to Prometheus.
-ci/watch.py runs this. Grafana itself is not in Debian. Prometheus answers the queries of the panels: see ci/watch.py."""
+"""Checks that Grafana finds the dashboard and its data source. Copies the files of deploy/grafana
+as the book says, and follows them as Grafana does: from the provisioning files to the dashboard,
+from its panels to the data source, from the data source to Prometheus. ci/watch.py runs this.
+Grafana itself is not in Debian. Prometheus answers the queries of the panels: see ci/watch.py."""
 
 import json
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import yaml
+from support import ROOT, fail
 
-ROOT = Path(__file__).resolve().parent.parent
-# https://grafana.com/docs/grafana/latest/administration/provisioning. Grafana ignores what it does not know.
+# https://grafana.com/docs/grafana/latest/administration/provisioning. Grafana ignores what it does
+# not know.
 PROVIDER = {"name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds", "allowUiUpdates", "options"}
 SOURCE = {"name", "type", "access", "orgId", "uid", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials"}
 SOURCE |= {"isDefault", "jsonData", "secureJsonData", "version", "editable"}
@@ -100,7 +101,7 @@ def check_keys(what, mapping, known):
 
 def check(what, found, expected):
     if found != expected:
-        sys.exit(f"grafana: not so: {what}: {found!r} instead of {expected!r}")
+        fail(f"not so: {what}: {found!r} instead of {expected!r}")
 
 
 main()

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Builds the image of deploy/image with buildah, as an archive that docker, podman and registries accept
-(target/image/relativistd.tar), and runs it rootless with crun: without privileges, with a read-only root, with a memory
-limit, and with io_uring forbidden. With --build-only it only builds. The program is that of the release build, so an
-image for another architecture has to be built there.
+"""Builds the image of deploy/image with buildah, as an archive that docker, podman and registries
+accept (target/image/relativistd.tar), and runs it rootless with crun: without privileges, with a
+read-only root, with a memory limit, and with io_uring forbidden. With --build-only it only builds.
+The program is that of the release build, so an image for another architecture has to be built
+there.
 
 With --run ARCHIVE it only runs an image, in namespaces that the caller has made (ci/container.py)."""
 
@@ -109,7 +110,8 @@ def kernel_applies_limits():
 
 
 def takes_a_share_of_the_lowest_limit(image):
-    """The program alone, with -m auto in a control group whose parent has a lower limit than itself."""
+    """The program alone, with -m auto in a control group whose parent has a lower limit than
+    itself."""
     with memory_group(256) as outer, memory_group(1024, outer) as inner, tempfile.TemporaryDirectory() as folder:
         ports = Path(folder) / "ports"
         arguments = [image.root / "usr/bin/relativistd", "-m", "auto", "-p", "-1", "-u", "root"]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Runs unmodified clients against relativistd, in all protocols: five libraries for Python, two for Node, one each for Go and
-Java, and libmemcached's conformance tool. Repeats this by TLS with the clients that support it, with OpenSSL's tool, and
-with Python's standard library."""
+"""Runs unmodified clients against relativistd, in all protocols: five libraries for Python, two for
+Node, one each for Go and Java, and libmemcached's conformance tool. Repeats this by TLS with the
+clients that support it, with OpenSSL's tool, and with Python's standard library."""
 
 import os
 import re
@@ -46,8 +46,8 @@ def run_python(folder, server, *sessions, login=(), environment=None):
 
 
 def conforms(server):
-    """Runs memccapable. memcached 1.6.45 accepts any word after `delete KEY`, but the tool expects an error. So these two
-    checks also fail on memcached itself."""
+    """Runs memccapable. memcached 1.6.45 accepts any word after `delete KEY`, but the tool expects
+    an error. So these two checks also fail on memcached itself."""
     expected = ["ascii delete", "ascii delete noreply"]
     command = ["memccapable", "-t", "60", "-h", "127.0.0.1", "-p", str(server.port)]
     output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120).stdout
@@ -86,7 +86,8 @@ def encrypts(folder, program, files):
 
 
 def make_certificates(files):
-    """Makes an authority, and certificates by it for a server and for a client. Returns the authority's file."""
+    """Makes an authority, and certificates by it for a server and for a client. Returns the
+    authority's file."""
     authority, key = files / "authority.crt", files / "authority.key"
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", 2, "-subj", "/CN=authority", "-keyout", key, "-out", authority)
     purposes = {"server": "subjectAltName=DNS:localhost,IP:127.0.0.1", "client": "extendedKeyUsage=clientAuth"}

@@ -17,7 +17,8 @@ fail() {
   exit 1
 }
 
-# none WHY PATTERN PATH...: fails when a source file below the paths has a line that matches, or when a path is gone.
+# none WHY PATTERN PATH...: fails when a source file below the paths has a line that matches, or
+# when a path is gone.
 none() {
   local why=$1 pattern=$2 status=0
   shift 2
@@ -27,7 +28,8 @@ none() {
 none "unfinished code" 'todo!|unimplemented!|dbg!\(' crates
 none "limits are called MAX_ and MIN_, as in std" '\b(const|static) [A-Z_]*\b(MOST|FEWEST|LEAST|LONGEST|SHORTEST|SMALLEST|LARGEST)(_|:)' crates fuzz
 
-# Comments are at most 100 columns wide, except what cannot be broken: code, tables, links, and single words.
+# Comments are at most 100 columns wide, except what cannot be broken: code, tables, links, and
+# single words.
 wide=$(find crates fuzz -name '*.rs' -not -path '*/target/*' -print0 | xargs -0 perl -CSD -ne '
   $code = 0 unless m{^\s*//};
   $code = !$code if m{^\s*//[/!]?\s*```};
@@ -47,8 +49,9 @@ for program in crates/*/src/lib.rs crates/*/tests/*.rs crates/*/tests/*/main.rs;
   case $program in */loom.rs | */loom/main.rs | crates/testing/src/*) continue ;; esac
   grep -q 'relativist_testing' "$program" || fail "$program lacks \`use relativist_testing as _;\`"
 done
-# CI uses each file in deploy/: a script, a test or another file there names it. (Helm and Grafana find some by their
-# place. ci/chart.py renders and checks all templates, and ci/grafana.py all that is provisioned.)
+# CI uses each file in deploy/: a script, a test or another file there names it. (Helm and Grafana
+# find some by their place. ci/chart.py renders and checks all templates, and ci/grafana.py all that
+# is provisioned.)
 find deploy ! -type d ! -path '*/templates/*' ! -name 'values.*' ! -name Chart.yaml ! -path '*/provisioning/*' |
   while read -r file; do
     name=${file##*/} folder=${file%/*}

@@ -1,23 +1,24 @@
 #!/usr/bin/python3
-"""Runs the litmus tests in proofs/litmus and their weakened twins under herd7, and checks that comments in the sources name each
-test. Unpacks herd7, which Debian 12 does not have, from Debian sid.
+"""Runs the litmus tests in proofs/litmus and their weakened twins under herd7, and checks that
+comments in the sources name each test. Unpacks herd7, which Debian 12 does not have, from Debian
+sid.
 
     ci/litmus.py               checks all
     ci/litmus.py --show TEST   prints the tests and twins of one file, in all forms, also as they are translated to AArch64
     ci/litmus.py --list        prints the accesses of the sources that order others, with their tests and mutations
 
-A test is a file in herd7's C format. Its condition describes what must never happen. A line that ends with `// weaken: CHANGE`
-is a claim that the ordering is needed: a *twin* of the test, in which only this line is weaker, must reach the condition, or
-have a data race. The change is one of
+A test is a file in herd7's C format. Its condition describes what must never happen. A line that
+ends with `// weaken: CHANGE` is a claim that the ordering is needed: a *twin* of the test, in which
+only this line is weaker, must reach the condition, or have a data race. The change is one of
 
     // weaken: ORDERING -> ORDERING     another ordering of this access
     // weaken: leave out                without this line
     // weaken: => STATEMENT...          other statements
 
-and may end with `(not MODEL...)`, for models that are stronger than the language there. Tests and twins run under two models of
-the language, rc11 and rust (see proofs/litmus/rust.cat), and translated to AArch64 by the usual mapping, with the atomic
-instructions of ARMv8.1 (lse) and without (llsc).
-"""
+and may end with `(not MODEL...)`, for models that are stronger than the language there. Tests and
+twins run under two models of the language, rc11 and rust (see proofs/litmus/rust.cat), and
+translated to AArch64 by the usual mapping, with the atomic instructions of ARMv8.1 (lse) and
+without (llsc)."""
 
 import os
 import re
@@ -88,7 +89,8 @@ def batches(variants):
 
 
 class Variant:
-    """A test, or a twin, in herd7's C format without marks. `stronger` are the models under which the twin need not reach the condition."""
+    """A test, or a twin, in herd7's C format without marks. `stronger` are the models under which
+    the twin need not reach the condition."""
 
     def __init__(self, name, lines, is_twin=False, stronger=()):
         self.name, self.lines, self.is_twin, self.stronger = name, lines, is_twin, stronger
@@ -181,9 +183,11 @@ IN_RUST = {"thread_fence": "fence", "exchange": "swap", "compare_exchange_strong
 
 
 def named_in_sources(paths):
-    """Checks that the comments of the sources and the tests fit. Each atomic access that orders others names a test (`litmus: NAME`). The test exists,
-    and has such an access with the same ordering. One of its tests has a twin in which such an access is weaker, or the access says that its ordering
-    is stronger than needed. Each test is named, by such an access for each of its twins."""
+    """Checks that the comments of the sources and the tests fit. Each atomic access that orders
+    others names a test (`litmus: NAME`). The test exists, and has such an access with the same
+    ordering. One of its tests has a twin in which such an access is weaker, or the access says that
+    its ordering is stronger than needed. Each test is named, by such an access for each of its
+    twins."""
     tests, problems, found = Tests(paths), [], []
     for path, number, names, accesses in all_statements():
         found.append((names, accesses))
@@ -194,7 +198,8 @@ def named_in_sources(paths):
 
 
 def weakened_sources(paths):
-    """Weakens each ordering in the sources. Returns how many variants there are, and the ones that `named_in_sources` does not notice."""
+    """Weakens each ordering in the sources. Returns how many variants there are, and the ones that
+    `named_in_sources` does not notice."""
     tests, count, unnoticed = Tests(paths), 0, []
     statements_of = {path: list(statements(path.read_text())) for path in sources()}
     for path in sources():
@@ -247,7 +252,8 @@ class Tests:
             yield f"either a twin has a weaker access here, or the comment ends with `, {NOT_NEEDED}`"
 
     def twins_without_access(self, found):
-        """What the twins weaken, and no access that names their test has. `found` are the names and the accesses of all statements."""
+        """What the twins weaken, and no access that names their test has. `found` are the names and
+        the accesses of all statements."""
         named = {(name, access) for names, accesses in found for name in names for access in actual(accesses)}
         for name, (method, ordering) in sorted(self.weaker.keys() - named):
             yield f"{name} weakens {method} with {ordering}, but no access that names it has that"
@@ -311,7 +317,8 @@ def in_rust(ordering):
 
 
 def statements(text):
-    """The statements of a source with atomic accesses, or after a comment with names: line, names, accesses. Unit tests are left out."""
+    """The statements of a source with atomic accesses, or after a comment with names: line, names,
+    accesses. Unit tests are left out."""
     lines = without_tests(text).splitlines()
     names = set()
     for number, line in enumerate(lines):
@@ -358,8 +365,9 @@ SHOWN = {"SeqCst by call": "SeqCst fence"}
 
 
 def list_accesses(paths):
-    """Prints all accesses that order others: where, the ordering, what replaces it in twins of its tests, which then fail (a
-    weaker ordering, nothing, or two accesses for an exchange), the tests, and the mutations that change the line."""
+    """Prints all accesses that order others: where, the ordering, what replaces it in twins of its
+    tests, which then fail (a weaker ordering, nothing, or two accesses for an exchange), the tests,
+    and the mutations that change the line."""
     print("access\tordering\tnot enough\tlitmus tests\tmutations")
     for row in rows_of_accesses(paths):
         print("\t".join(row))
@@ -421,8 +429,8 @@ FIRST_ADDRESS = 13
 
 
 class Assembly:
-    """A test translated to AArch64. Values are 32 bits wide. Plain accesses become LDR and STR. A failed store-exclusive ends the thread: executions
-    in which it fails are left out by the filter."""
+    """A test translated to AArch64. Values are 32 bits wide. Plain accesses become LDR and STR. A
+    failed store-exclusive ends the thread: executions in which it fails are left out by the filter."""
 
     def __init__(self, lines, has_lse):
         self.has_lse, self.labels, self.successes = has_lse, 0, []

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Model checking: the interleavings (with a bounded number of preemptions, set by each model) of small scenarios of RCU, the
-# table, and the move of an entry to another key. With --quick the largest models, which take minutes, are explored with one preemption instead of two.
+# Model checking: the interleavings (with a bounded number of preemptions, set by each model) of
+# small scenarios of RCU, the table, and the move of an entry to another key. With --quick the
+# largest models, which take minutes, are explored with one preemption instead of two.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Breaks the algorithms one step at a time, and demands that a test notices. The ways to break them are
-# not in the sources, but in crates/*/tests/mutations.patch: this script applies the patches to a copy
-# of the sources, target/mutated, where the environment variable RELATIVIST_MUTATION names the mutation
-# that is on. crates/*/tests/mutations.txt names the tests, one a line: "mutation test-binary test-name
-# [hangs]". A mutation that survives fails the script; a test that does not end has noticed only where
-# the table says that it hangs.
+# Breaks the algorithms one step at a time, and demands that a test notices. The ways to break them
+# are not in the sources, but in crates/*/tests/mutations.patch: this script applies the patches to
+# a copy of the sources, target/mutated, where the environment variable RELATIVIST_MUTATION names
+# the mutation that is on. crates/*/tests/mutations.txt names the tests, one a line: "mutation
+# test-binary test-name [hangs]". A mutation that survives fails the script; a test that does not
+# end has noticed only where the table says that it hangs.
 #
 #   ci/mutation.sh          runs all
 #   ci/mutation.sh --edit   only makes target/mutated, for adding or changing mutations there
@@ -18,8 +18,8 @@ mutated=$target/mutated
 # The folders below crates that have mutations.
 crates="core rcu table map cache papers"
 
-# copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits is
-# merged; the lines in conflict are marked as in any merge.
+# copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits
+# is merged; the lines in conflict are marked as in any merge.
 copy() {
   local crate unfit=""
   rm -rf "$mutated" "$target/mutation-apply.log"
@@ -79,14 +79,15 @@ export CARGO_PROFILE_RELEASE_LTO=off
 
 # package CRATE: its name.
 package() { sed -n '0,/^name = /s/^name = "\(.*\)"/\1/p' "crates/$1/Cargo.toml"; }
-# binaries: the test binaries that tables name. `loom` and `loom-lib` are of a build of their own. A binary of another
-# crate is "crate:binary".
+# binaries: the test binaries that tables name. `loom` and `loom-lib` are of a build of their own. A
+# binary of another crate is "crate:binary".
 binaries() {
   local crate
   for crate in $crates; do table "$crate"; done | awk '{ sub(/.*:/, "", $2); print $2 }' | sort -u
 }
 
-# build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in $target/mutation-NAME.list.
+# build NAME FLAGS TARGET...: test binaries, listed as "crate binary path" in
+# $target/mutation-NAME.list.
 build() {
   (cd "$mutated" && RUSTFLAGS="$2" CARGO_TARGET_DIR="$target/mutation-$1" cargo test --locked --release --no-run \
     "${packages[@]}" --no-default-features --lib "${@:3}" --message-format json 2>"$target/mutation-$1.log") |
@@ -106,8 +107,9 @@ executable() {
   awk -v crate="$crate" -v binary="$binary" '$1 == crate && $2 == binary { print $3 }' "$target/mutation-$list.list"
 }
 
-# attempt CRATE MUTATION BINARY TEST SECONDS PATIENCE LIMIT: runs one test, and sets $status. Tests that run for a given
-# time do so for SECONDS, those that wait do so for PATIENCE, and after LIMIT the test has not ended.
+# attempt CRATE MUTATION BINARY TEST SECONDS PATIENCE LIMIT: runs one test, and sets $status. Tests
+# that run for a given time do so for SECONDS, those that wait do so for PATIENCE, and after LIMIT
+# the test has not ended.
 attempt() {
   local path output home=$1
   [[ $3 != *:* ]] || home=${3%%:*}
@@ -120,7 +122,8 @@ attempt() {
   grep -q 'running 1 test' <<<"$output" || { echo "mutation: $1/$3 has no test $4" >&2; exit 1; }
 }
 
-# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh checks that of the models.)
+# The same tests must pass without a mutation, or else they notice nothing. (ci/loom.sh checks that
+# of the models.)
 for crate in $crates; do
   while read -r binary test; do
     attempt "$crate" none "$binary" "$test" 1 60 240
@@ -132,8 +135,8 @@ done
 judge() {
   set -euo pipefail
   local try start=$SECONDS
-  # A test may miss a mutation by chance, so it runs up to three times. (Models miss none by chance.) Many mutations are
-  # noticed because something never happens, so patience is short.
+  # A test may miss a mutation by chance, so it runs up to three times. (Models miss none by
+  # chance.) Many mutations are noticed because something never happens, so patience is short.
   for try in 1 2 3; do
     if [ "${5-}" = hangs ]; then
       # Without the mutation this takes two seconds.

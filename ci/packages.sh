@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds the Debian packages of the server and of librelativist from the release build, and checks them with
-# lintian. The build fails if the library's symbols are not those of debian/librelativist0.symbols. Installs
-# the packages in a new, minimal system, tests them there (debian/tests), and removes them, after which
-# nothing may be left. The packages are then in target/packages. Installs missing tools from Debian's packages.
+# Builds the Debian packages of the server and of librelativist from the release build, and checks
+# them with lintian. The build fails if the library's symbols are not those of
+# debian/librelativist0.symbols. Installs the packages in a new, minimal system, tests them there
+# (debian/tests), and removes them, after which nothing may be left. The packages are then in
+# target/packages. Installs missing tools from Debian's packages.
 #
 # `ci/packages.sh --inside ROOT PACKAGES` is the part that runs as root in namespaces of its own.
 set -euo pipefail
@@ -26,7 +27,8 @@ build() {
     --changes-file="$packages/relativist.changes" --changes-option="-u$packages"
 }
 
-# The manual page describes the configuration files of the package, and the folders of its unit, and no others.
+# The manual page describes the configuration files of the package, and the folders of its unit, and
+# no others.
 manual_page() {
   local content=$packages/content unit
   dpkg-deb --raw-extract "$packages"/relativistd_*.deb "$content"
@@ -55,15 +57,16 @@ inside() {
   chroot "$root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
-# All files, except what dpkg and its logs record about packages that were removed, and the earlier versions
-# of the list of users. The user stays.
+# All files, except what dpkg and its logs record about packages that were removed, and the earlier
+# versions of the list of users. The user stays.
 files() {
   (cd "$root" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./var/lib/dpkg -o -path ./var/cache -o -path ./var/log -o -path ./tmp \) \
     -prune -o -print) | grep -vE '^\./etc/((passwd|group|shadow|gshadow)-|\.pwd\.lock)$' | sort
 }
 
+# Installs the packages $debs.
 install() {
-  cp "${packages[@]}" "$root/tmp"
+  cp "${debs[@]}" "$root/tmp"
   inside sh -c 'dpkg --install /tmp/*.deb && rm /tmp/*.deb'
 }
 
@@ -73,8 +76,8 @@ is_enabled() {
 
 # Installs, tests and removes the packages in a minimal system.
 session() {
-  local packages file tree=$root.tree names=(librelativist-dev librelativist0 relativistd)
-  mapfile -t packages < <(find "$1" -name '*.deb' ! -name '*-dbgsym_*' | sort)
+  local debs file tree=$root.tree names=(librelativist-dev librelativist0 relativistd)
+  mapfile -t debs < <(find "$1" -name '*.deb' ! -name '*-dbgsym_*' | sort)
   mount --make-rprivate /
   mount -t proc proc /proc
   mount -t proc proc "$root/proc"
@@ -101,7 +104,7 @@ session() {
   mkdir "$tree"
   # Without debian/control, so that autopkgtest does not build the packages again.
   cp -r --parents debian/tests crates/capi/{examples,tests} "$tree"
-  autopkgtest --quiet --timeout-test=300 --timeout-install=300 "${packages[@]}" "$tree" -- chroot "$root"
+  autopkgtest --quiet --timeout-test=300 --timeout-install=300 "${debs[@]}" "$tree" -- chroot "$root"
   rm -rf "$tree" "$root.before"
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Tests the status page in headless Chromium, of a server whose clients store and fetch meanwhile: its numbers, on a desktop and
-on a phone, in light and dark mode, by keyboard, and by axe's rules for accessibility; and of a server without tenants.
-Takes screenshots: ci/page.py [FOLDER]."""
+"""Tests the status page in headless Chromium, of a server whose clients store and fetch meanwhile:
+its numbers, on a desktop and on a phone, in light and dark mode, by keyboard, and by axe's rules
+for accessibility; and of a server without tenants. Takes screenshots: ci/page.py [FOLDER]."""
 
 import contextlib
 import json
@@ -111,7 +111,8 @@ class Window:
 
     def shows(self, what, condition):
         """Waits until a condition in JavaScript is true."""
-        # The page's security policy forbids Playwright's own way to wait, which evaluates a string in the page.
+        # The page's security policy forbids Playwright's own way to wait, which evaluates a string
+        # in the page.
         self.wait(f"the page does not show {what}", lambda: self.page.evaluate(condition))
 
     def wait(self, problem, is_so):
@@ -224,7 +225,8 @@ FOCUSED = """() => {
 
 
 def obeys_the_keyboard(window):
-    """Everything that can be used is reached by Tab, in the order of the page, is seen to be reached, and does what it says."""
+    """Everything that can be used is reached by Tab, in the order of the page, is seen to be
+    reached, and does what it says."""
     page = window.page
     page.locator("body").focus()
     order = []

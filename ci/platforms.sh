@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that RCU and the map compile for 64-bit Windows and macOS, and that they refuse a 32-bit target with a
-# sentence that says why. Compiles std for each target from Debian's source of it.
+# Checks that RCU and the map compile for 64-bit Windows and macOS, and that they refuse a 32-bit
+# target with a sentence that says why. Compiles std for each target from Debian's source of it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

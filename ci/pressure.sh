@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
-# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], two rounds by default, at most four at a time. They
-# share one core with busy processes of higher priority, one more than the machine has cores. Begins no
-# round after a program failed or did not end. Runs the tests of RCU, of the tables, the caches and the store,
-# except some that have one thread; with `all`, those of all crates.
+# Tests under CPU pressure: ci/pressure.sh [ROUNDS [all]], two rounds by default, at most four at a
+# time. They share one core with busy processes of higher priority, one more than the machine has
+# cores. Begins no round after a program failed or did not end. Runs the tests of RCU, of the
+# tables, the caches and the store, except some that have one thread; with `all`, those of all
+# crates.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rounds=${1:-2}
 # Lines of "crate program", see below.
 programs='^(core|rcu|table|map|cache|store|testing) |^papers (lib|readonly|suite) |^server lib '
-# The slowest tests that have one thread: they compare with models, fill maps, and compute statistics.
+# The slowest tests that have one thread: they compare with models, fill maps, and compute
+# statistics.
 skipped=(fill:: model:: does_what_std_does estimates_are_right ages_are_precise the_top_of_a all_samples_are_counted
   random_operations a_flush_after_thousands)
 [ "${2:-}" != all ] || programs=. skipped=()
-# Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and prints
-# the stacks of all threads.
+# Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and
+# prints the stacks of all threads.
 limit=900
 
-# What `cargo test --workspace` builds, as lines of "crate program path". The program `lib` has the unit
-# tests of a library.
+# What `cargo test --workspace` builds, as lines of "crate program path". The program `lib` has the
+# unit tests of a library.
 list=$(cargo test --workspace --locked --no-run --quiet --message-format json |
   sed -nE 's/.*"manifest_path":"[^"]*crates\/([a-z]+)\/Cargo.toml".*"kind":\["([a-z]+)"[^]]*\].*"name":"([^"]+)","src_path".*"profile":\{[^}]*"test":true\}.*"executable":"([^"]+)".*/\1 \2 \3 \4/p' |
   awk '{ print $1, ($2 == "lib" ? "lib" : $3), $4 }' | grep -E "$programs" | sort)
@@ -33,7 +35,8 @@ for _ in $(seq 0 "$(nproc)"); do
 done
 # As many tests at a time as on other machines: they put each other under pressure, too.
 export RUST_TEST_THREADS=4
-# Each torture test of RCU takes this number of seconds. It is short because there are several rounds.
+# Each torture test of RCU takes this number of seconds. It is short because there are several
+# rounds.
 export RELATIVIST_TORTURE_SECONDS=1
 export RELATIVIST_TEST_SECONDS=850
 flags=${skipped[*]/#/--skip=}

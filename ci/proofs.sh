@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks the Promela models in proofs/ exhaustively, in the runs of proofs/runs.txt. Repeats runs without one
-# of the model's waits or steps; then there must be a counterexample. With --quick, leaves out the runs that
-# are marked as slow. Installs spin from Debian's packages if it is missing.
+# Checks the Promela models in proofs/ exhaustively, in the runs of proofs/runs.txt. Repeats runs
+# without one of the model's waits or steps; then there must be a counterexample. With --quick,
+# leaves out the runs that are marked as slow. Installs spin from Debian's packages if it is
+# missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +13,8 @@ directory=$(mktemp -d)
 trap 'rm -rf "$directory"' EXIT
 export proofs=$PWD/proofs directory
 
-# run EXPECTED MODEL FLAG...: explores all states, and compares what it finds: `holds`, or a counterexample (`fails`).
+# run EXPECTED MODEL FLAG...: explores all states, and compares what it finds: `holds`, or a
+# counterexample (`fails`).
 run() {
   set -euo pipefail
   local expected=$1 model=$2 level=0 here report errors found=fails
@@ -20,8 +22,8 @@ run() {
   here=$(mktemp -d -p "$directory")
   cd "$here"
   spin -a "$@" "$proofs/$model.pml" >spin.log || { cat spin.log >&2; return 1; }
-  # A counterexample is found quickly, so an optimized build would take longer than the search. -O2 takes twice as
-  # long as -O1, and its searches hardly less.
+  # A counterexample is found quickly, so an optimized build would take longer than the search. -O2
+  # takes twice as long as -O1, and its searches hardly less.
   [ "$expected" = fails ] || level=1
   gcc "-O$level" -w -DSAFETY -DCOLLAPSE -DVECTORSZ=1024 -o pan pan.c
   report=$(./pan -m10000 -w22)
@@ -34,8 +36,8 @@ run() {
 }
 export -f run
 
-# runs PATTERN: a line for each, from runs.txt, where a line is "[slow] MODEL FLAG... [without STEP...]". The pattern is what
-# to remove.
+# runs PATTERN: a line for each, from runs.txt, where a line is "[slow] MODEL FLAG... [without
+# STEP...]". The pattern is what to remove.
 runs() {
   sed -E "s/$1//" "$proofs/runs.txt" | grep -vE '^ *(#|$)' | awk '{
     run = ""

@@ -6,15 +6,17 @@
     ci/release.py --dry-run [CHECK...]  only the checks, or those that are named
     ci/release.py --write-api           writes ci/api
 
-- packages: each published crate can be packaged, and built from its package. No dependency was yanked.
+- packages: each published crate can be packaged, and built from its package. No dependency was
+  yanked.
 - features: each combination of a crate's features compiles without warnings (cargo-hack).
-- interfaces: the public items of each library are those in ci/api/CRATE.txt (cargo-public-api). If lines are gone since
-  the last release, which has a tag, the version is not compatible with it.
-- dependencies: they have the licences, sources and versions that deny.toml allows (cargo-deny). Advisories are in a
-  database outside the registry, so only a release checks them.
-- bills: each crate has a bill of materials (cargo-cyclonedx), and the server's binary a list of its dependencies
-  (cargo-auditable). Both have what cargo links.
-- deb: the Debian packages (ci/packages.sh). Not in the clone, so that it need not build everything again.
+- interfaces: the public items of each library are those in ci/api/CRATE.txt (cargo-public-api). If
+  lines are gone since the last release, which has a tag, the version is not compatible with it.
+- dependencies: they have the licences, sources and versions that deny.toml allows (cargo-deny).
+  Advisories are in a database outside the registry, so only a release checks them.
+- bills: each crate has a bill of materials (cargo-cyclonedx), and the server's binary a list of its
+  dependencies (cargo-auditable). Both have what cargo links.
+- deb: the Debian packages (ci/packages.sh). Not in the clone, so that it need not build everything
+  again.
 
 The first run builds the tools. The packages, the bills and the server are in target/publish/files.
 """
@@ -35,11 +37,12 @@ from support import ROOT, TARGET, debian, expect
 WITHOUT_INTERFACE = {"relativistd", "relativist-core"}
 # Not published, but in a Debian package.
 SHIPPED = {"relativist-capi"}
-# Another compiler may write the interfaces in another way, or in a format that cargo-public-api does not know.
+# Another compiler may write the interfaces in another way, or in a format that cargo-public-api
+# does not know.
 API_COMPILER = "1.95.0"
-# What `cargo metadata` lists although a crate does not use it. Optional dependencies of toml, because a feature in use
-# mentions them ("indexmap?/std"). And what nix uses for sockets, because it unites the features that all crates of the
-# workspace ask for.
+# What `cargo metadata` lists although a crate does not use it. Optional dependencies of toml,
+# because a feature in use mentions them ("indexmap?/std"). And what nix uses for sockets, because
+# it unites the features that all crates of the workspace ask for.
 UNUSED = {"indexmap", "hashbrown", "toml_writer", "memoffset", "autocfg"}
 
 WORK = TARGET / "publish"
@@ -79,8 +82,8 @@ def output(*command, folder=CLONE, **options):
 
 
 def tool(name, version):
-    """Builds a tool, unless it exists. Optimization would take more time than it saves. The tools share dependencies, and
-    so a folder of builds."""
+    """Builds a tool, unless it exists. Optimization would take more time than it saves. The tools
+    share dependencies, and so a folder of builds."""
     root = WORK / f"tools/{name}-{version}"
     os.environ["PATH"] = f"{root}/bin:{os.environ['PATH']}"
     if not (root / "bin" / name).exists():
@@ -156,7 +159,8 @@ def clean_clone():
 
 
 def packages(**_):
-    # Cargo unpacks the packages into its home, and would build those of an earlier run: versions are the same.
+    # Cargo unpacks the packages into its home, and would build those of an earlier run: versions
+    # are the same.
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     for folder in home.glob("registry/src/-*/relativist*"):
         shutil.rmtree(folder)
@@ -250,7 +254,8 @@ def changed_lines(before, after):
 
 
 def compatible_with(tag):
-    """Fails if public items of the release are gone or have changed, and the version does not allow that."""
+    """Fails if public items of the release are gone or have changed, and the version does not allow
+    that."""
     files = output("git", "ls-tree", "--name-only", tag, "ci/api/").split()
     for package in libraries():
         file = f"ci/api/{package['name']}.txt"
@@ -297,8 +302,8 @@ def linked(crate, triple):
 
 
 def only_published():
-    """The tools for bills read `cargo metadata`. It also lists what only tests, models or crates that are not published need.
-    So this removes them from the clone."""
+    """The tools for bills read `cargo metadata`. It also lists what only tests, models or crates
+    that are not published need. So this removes them from the clone."""
     run("cargo", "hack", "--workspace", "--remove-dev-deps")
     folders = []
     for package in members():

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer:
-# ci/sanitizers.sh [--quick] [thread | address] [rcu] [map] [cache] [table] [papers] [store] [server]; all of these by default. Runs
-# RCU's tests, those of the table, the stress tests of the map and of the papers' tables, the tests of the cache and of the store, and the
-# server's tests over sockets, with both backends. With --quick it leaves out the papers' tables, and the slowest tests that
-# have one thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation of the
-# standard library, too, so that is built with it.
+# Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh
+# [--quick] [thread | address] [rcu] [map] [cache] [table] [papers] [store] [server]; all of these
+# by default. Runs RCU's tests, those of the table, the stress tests of the map and of the
+# papers' tables, the tests of the cache and of the store, and the server's tests over sockets, with
+# both backends. With --quick it leaves out the papers' tables, and the slowest tests that have one
+# thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
+# of the standard library, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -52,13 +53,14 @@ check() {
   esac
 }
 
-# Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under cfg(relativist_sanitizer)
-# three things differ: limits of the resident set in tests; the search for leaks in programs confined by seccomp
-# (servers in the tests' own process are searched); and the addresses that a store reserves, of which ThreadSanitizer
-# has few. The store's blocks are mappings, which AddressSanitizer does not know either, so the store poisons freed
-# memory (crates/store/src/memory/poison.rs).
-# Nothing is suppressed: ThreadSanitizer knows neither fences nor membarrier,
-# but wherever a thread passes memory to another, there is a store and a load that it sees.
+# Sanitizers do not see accesses by the kernel (io_uring), and by C and assembler (TLS). Under
+# cfg(relativist_sanitizer) three things differ: limits of the resident set in tests; the search for
+# leaks in programs confined by seccomp (servers in the tests' own process are searched); and the
+# addresses that a store reserves, of which ThreadSanitizer has few. The store's blocks are
+# mappings, which AddressSanitizer does not know either, so the store poisons freed memory
+# (crates/store/src/memory/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences
+# nor membarrier, but wherever a thread passes memory to another, there is a store and a load that
+# it sees.
 
 # The manuals of the sanitizers recommend this. Without optimisation everything takes several times
 # as long.

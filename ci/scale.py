@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Stores two million items in relativistd by an unmodified client, pymemcache: ci/scale.py [ITEMS]. The table grows from its
-smallest size to millions of buckets while items are stored and read back, and shrinks while they are deleted. No item
-may be lost or stale. Then ten thousand slow clients connect: half stop in the middle of sending a value, half do not
-read replies. The server's memory must stay bounded, and it must serve other clients."""
+"""Stores two million items in relativistd by an unmodified client, pymemcache: ci/scale.py [ITEMS].
+The table grows from its smallest size to millions of buckets while items are stored and read back,
+and shrinks while they are deleted. No item may be lost or stale. Then ten thousand slow clients
+connect: half stop in the middle of sending a value, half do not read replies. The server's memory
+must stay bounded, and it must serve other clients."""
 
 import re
 import resource
@@ -61,7 +62,8 @@ class Scale:
         return int(stats[b"hash_power_level"]), int(stats[b"curr_items"])
 
     def phase(self, name, work):
-        """Runs `work` on each batch; returns the sizes of the table that were seen, as powers of two."""
+        """Runs `work` on each batch; returns the sizes of the table that were seen, as powers of
+        two."""
         started, levels = time.monotonic(), []
         for number, start in enumerate(range(0, self.items, BATCH)):
             work(range(start, min(start + BATCH, self.items)))
@@ -87,10 +89,11 @@ class Scale:
             expect(value == value_of(n, version_of(n)), f"key{n}: found {value}")
 
     def delete(self, batch):
-        # delete_many sends a request per key and waits for each; without replies the batch goes out at once.
+        # delete_many sends a request per key and waits for each; without replies the batch goes out
+        # at once.
         self.client.delete_many([f"key{n}" for n in batch], noreply=True)
-        # The server has executed the deletes by now, because the same connection sent them. The next batch must still
-        # be there.
+        # The server has executed the deletes by now, because the same connection sent them. The
+        # next batch must still be there.
         expect(self.client.get_many([f"key{n}" for n in batch]) == {}, "deleted items are found")
         self.verify(range(batch.stop, min(batch.stop + 100, self.items)))
 

@@ -1,4 +1,5 @@
-"""Functions that the Python scripts in this folder share: Debian's packages, builds, servers, waiting."""
+"""Functions that the Python scripts in this folder share: Debian's packages, builds, servers,
+waiting."""
 
 import contextlib
 import os
@@ -141,7 +142,8 @@ def wait_for_port(port):
 
 
 class Server:
-    """A server on a port of its own. At the end of a `with` it must end by itself, without an error."""
+    """A server on a port of its own. At the end of a `with` it must end by itself, without an
+    error."""
 
     def __init__(self, program, *options, environment=None):
         with tempfile.TemporaryDirectory() as folder:

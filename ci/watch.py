@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""A real Prometheus scrapes three servers: one under load, one with TLS, and one with tenants. It must answer each query of the
-dashboard, and evaluate each alert. The alert rules have tests of their own, and ci/grafana.py checks Grafana's files."""
+"""A real Prometheus scrapes three servers: one under load, one with TLS, and one with tenants. It
+must answer each query of the dashboard, and evaluate each alert. The alert rules have tests of
+their own, and ci/grafana.py checks Grafana's files."""
 
 import contextlib
 import itertools
@@ -102,7 +103,8 @@ def users(folder):
 
 
 def load_tenant(port):
-    """Stores more and more items as a user of the tenant, and asks for items, until the server ends."""
+    """Stores more and more items as a user of the tenant, and asks for items, until the server
+    ends."""
     value = "v" * 1000
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"set login 0 0 11\r\nteam secret\r\n")
@@ -169,7 +171,8 @@ def dashboard_problems(prometheus):
             queries.append((variable["name"], f"count by ({label}) ({metric})"))
     end = time.monotonic() + PATIENCE
     for title, query in queries:
-        # An estimate can be missing for some scrapes: the server leaves it out while it is inaccurate.
+        # An estimate can be missing for some scrapes: the server leaves it out while it is
+        # inaccurate.
         while not (numbers := has_numbers(prometheus, query)) and time.monotonic() < end:
             time.sleep(0.5)
         if not numbers:
@@ -191,7 +194,8 @@ def replaced(query):
 
 
 def alert_problems(prometheus):
-    """Rules that Prometheus cannot evaluate, and names of metrics that do not exist: their alerts would never fire."""
+    """Rules that Prometheus cannot evaluate, and names of metrics that do not exist: their alerts
+    would never fire."""
     rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
     names = set(prometheus.ask("label/__name__/values"))
     problems, written = [], len(re.findall(r"^ +- (?:alert|record):", RULES.read_text(), re.M))

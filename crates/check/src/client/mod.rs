@@ -1,4 +1,4 @@
-//! The client side of a connection to a memcached server.
+//! The client side of a connection to a memcached server: its address, and the replies.
 
 mod address;
 pub mod reply;

@@ -272,6 +272,7 @@ pub const CRATES: &[Crate] = &[
         uses: &["relativist-memcache"],
         tests_use: &["relativistd"],
         layers: &["client cores interruption options", "faulty supervisor", "server", "soak", "cli"],
+        inside: &[Inside { module: "client", layers: &["self", "address reply"] }],
         ..CRATE
     },
     Crate {
@@ -288,6 +289,10 @@ pub const CRATES: &[Crate] = &[
         ],
         tests_use: &["relativistd"],
         layers: &["harness", "hashing memcached tables", "tools", "cli"],
+        inside: &[Inside {
+            module: "tools::mirror",
+            layers: &["keys link request", "report", "judge", "secondary", "connection", "self"],
+        }],
         ..CRATE
     },
     Crate {

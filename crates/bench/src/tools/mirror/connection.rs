@@ -18,20 +18,14 @@ use relativist_check::client::reply::{Encoding, MAX_LINE, MAX_VALUE};
 use relativist_memcache::{Decoded, Decoder, Limits, Protocol, binary};
 use socket2::Socket;
 
-use super::keys::{Keys, Ticket};
-use super::link::{Link, receive};
+use super::keys::{Flush, Ticket};
+use super::link::{Link, MAX_BATCH, MAX_BYTES, receive};
 use super::report::Fate;
 use super::request::{Request, Route, Verb};
 use super::secondary::{Charge, Job, Mirror, compare_all};
 
 /// The maximum number of a client's requests that wait for the secondary.
 const MAX_REQUESTS: usize = 4096;
-
-/// The maximum number of requests that are sent to a server together, and of their bytes. A larger
-/// request is sent alone. So neither side waits for the other one to read: the others fit into the
-/// buffers of the sockets.
-pub(super) const MAX_BATCH: usize = 256;
-pub(super) const MAX_BYTES: usize = 32 << 10;
 
 /// The maximum size of a reply that is compared.
 const MAX_REPLY: usize = 4 << 20;
@@ -44,24 +38,6 @@ struct Pending {
     flush: Option<Flush>,
     /// The generation of the secondary and the memory of the request, if it is to be compared.
     copy: Option<(u64, Charge)>,
-}
-
-/// A flush of all items, until both servers have executed it. Requests that overlap with it are not
-/// compared.
-#[derive(Debug)]
-pub(super) struct Flush(Arc<Keys>);
-
-impl Flush {
-    fn begin(keys: &Arc<Keys>) -> Self {
-        keys.forget_all();
-        Self(Arc::clone(keys))
-    }
-}
-
-impl Drop for Flush {
-    fn drop(&mut self) {
-        self.0.forget_all();
-    }
 }
 
 /// Serves the client with this number until it or the primary disconnects.

@@ -112,6 +112,24 @@ impl Keys {
     }
 }
 
+/// A flush of all items, until both servers have executed it. Requests that overlap with it are not
+/// compared.
+#[derive(Debug)]
+pub(super) struct Flush(Arc<Keys>);
+
+impl Flush {
+    pub(super) fn begin(keys: &Arc<Keys>) -> Self {
+        keys.forget_all();
+        Self(Arc::clone(keys))
+    }
+}
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.0.forget_all();
+    }
+}
+
 /// Stands for no client.
 const NOBODY: u64 = 0;
 

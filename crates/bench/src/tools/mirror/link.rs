@@ -9,6 +9,12 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
+/// The maximum number of requests that are sent to a server together, and of their bytes. A larger
+/// request is sent alone. So neither side waits for the other one to read: the others fit into the
+/// buffers of the sockets.
+pub(super) const MAX_BATCH: usize = 256;
+pub(super) const MAX_BYTES: usize = 32 << 10;
+
 const READ: usize = 64 << 10;
 
 /// Reads what has arrived, and appends it. Returns false at the end of the stream.

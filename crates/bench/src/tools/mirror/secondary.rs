@@ -18,10 +18,9 @@ use relativist_check::client::reply::Encoding;
 use relativist_check::client::{Address, shown};
 use socket2::Socket;
 
-use super::connection::{Flush, MAX_BATCH, MAX_BYTES};
 use super::judge::{is_success, judge, parts};
-use super::keys::{Keys, State, Ticket};
-use super::link::Link;
+use super::keys::{Flush, Keys, State, Ticket};
+use super::link::{Link, MAX_BATCH, MAX_BYTES};
 use super::report::{Fate, Tally};
 use super::request::Request;
 

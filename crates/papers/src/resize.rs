@@ -159,8 +159,10 @@ fn measure(
     Ok(samples)
 }
 
-/// Groups samples by table, readers and case.
-fn by_case(samples: &[Sample]) -> Vec<((Name, usize, Case), Vec<&Sample>)> {
+/// The samples of a table, a number of readers and a case.
+type Group<'s> = ((Name, usize, Case), Vec<&'s Sample>);
+
+fn by_case(samples: &[Sample]) -> Vec<Group<'_>> {
     grouped(samples, |sample| (sample.table, sample.readers, sample.case))
 }
 
@@ -170,7 +172,7 @@ fn rates(samples: &[&Sample]) -> Vec<f64> {
 
 fn compare(samples: &[Sample]) -> Vec<Comparison> {
     let groups = by_case(samples);
-    let comparison = |((table, readers, case), group): &((Name, usize, Case), Vec<&Sample>)| {
+    let comparison = |((table, readers, case), group): &Group<'_>| {
         let Case::Continuous { shifts: (one, other) } = *case else { return None };
         let fixed = [one, other].map(|shift| (*table, *readers, Case::Fixed { shift }));
         let fixed = groups.iter().filter(|(key, _)| fixed.contains(key)).map(|(_, group)| rates(group));

@@ -92,28 +92,6 @@ impl HashFunction for TableDriven {
     }
 }
 
-#[inline]
-fn crc32c_of(bytes: &[u8]) -> u32 {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("sse4.2") {
-        // SAFETY: the processor has the instruction.
-        return unsafe { crc32c_by_instruction(bytes) };
-    }
-    crc32c::crc32c(bytes)
-}
-
-/// Executes one instruction per eight bytes. (The crate's method interleaves several streams, which
-/// is faster only from a few hundred bytes on.)
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "sse4.2")]
-fn crc32c_by_instruction(bytes: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u64};
-    let (words, rest) = bytes.as_chunks();
-    let step = |crc, word: &[u8; 8]| _mm_crc32_u64(crc, u64::from_le_bytes(*word));
-    let crc = words.iter().fold(u64::from(u32::MAX), step) as u32;
-    !rest.iter().fold(crc, |crc, byte| _mm_crc32_u8(crc, *byte))
-}
-
 impl HashFunction for Crc32c {
     fn name(&self) -> String {
         "crc32c".into()
@@ -121,7 +99,7 @@ impl HashFunction for Crc32c {
 
     #[inline]
     fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        (u64::from(key.with_bytes(crc32c_of)) & mask(bits)) as usize
+        (u64::from(key.with_bytes(crc32c::crc32c)) & mask(bits)) as usize
     }
 }
 
@@ -149,10 +127,6 @@ mod tests {
         // The check value of CRC-32C (RFC 3720).
         let expected = 0xe306_9283_u64 & mask(30);
         assert_eq!(Crc32c.bucket(&Key::Bytes(b"123456789"), 30), expected as usize);
-        let bytes: Vec<u8> = (0..40).collect();
-        for length in 0..=bytes.len() {
-            assert_eq!(crc32c_of(&bytes[..length]), crc32c::crc32c(&bytes[..length]), "{length} bytes");
-        }
     }
 
     #[test]

@@ -91,13 +91,14 @@ impl Section {
         let heads: Vec<(u32, f64)> = sizes.iter().map(|bits| (*bits, probe((1 << bits) / ON_A_LINE))).collect();
         let tables: Vec<_> = functions
             .iter()
+            .map(Box::as_ref)
             .zip(hash_ns)
             .flat_map(|(function, hash_ns)| {
                 heads.iter().map(move |&(bits, head_ns)| (function, hash_ns, bits, head_ns))
             })
             .collect();
-        let row = |(function, hash_ns, bits, head_ns): (&Box<dyn HashFunction>, f64, u32, f64)| {
-            let histogram = Histogram::of(function.as_ref(), keys, bits);
+        let row = |(function, hash_ns, bits, head_ns): (&dyn HashFunction, f64, u32, f64)| {
+            let histogram = Histogram::of(function, keys, bits);
             let probes = histogram.probes(weights.hit_rate);
             Row {
                 function: function.name(),

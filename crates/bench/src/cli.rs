@@ -40,7 +40,7 @@ Exit status:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Compare(tools::compare::Args),
+    Compare(Box<tools::compare::Args>),
     Plot(tools::compare::plot::Args),
     Hash(tools::hash::Options),
     Replay(tools::replay::Args),

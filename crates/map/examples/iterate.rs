@@ -1,5 +1,5 @@
-//! Iterates over a map while another thread changes it: for example a timer that visits all sessions
-//! of a server.
+//! Iterates over a map while another thread changes it: for example a timer that visits all
+//! sessions of a server.
 //!
 //! ```sh
 //! cargo run --release -p relativist --example iterate

@@ -11,8 +11,8 @@
 //! in the types of keys and values. `tests/suite/auto_traits.rs` checks the first, and doctests
 //! that must not compile check the worst cases of the second (`variance.rs`). A map can be filled
 //! only if its keys and values are `Send + Sync + 'static`, because removed entries are dropped
-//! later, on any thread. A [`PrivateMap`](crate::PrivateMap) drops them on threads that use the map,
-//! so there they need not be `'static`.
+//! later, on any thread. A [`PrivateMap`](crate::PrivateMap) drops them on threads that use the
+//! map, so there they need not be `'static`.
 //!
 //! | type | `Send` if | `Sync` if | variance in keys and values |
 //! |---|---|---|---|

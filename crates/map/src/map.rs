@@ -113,8 +113,8 @@ use relativist_table::{self as raw, AllocError, Link};
 /// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
 /// buckets (up to 64 after many have been removed). An empty map takes 256 bytes: 232 in two
 /// allocations, and 24 of its own with the default hasher. It starts no thread. The first resize
-/// allocates what it needs. A map of some hundred buckets, or one that several threads update at the
-/// same time, counts its entries in 128 bytes per thread (at most 64 threads have their own).
+/// allocates what it needs. A map of some hundred buckets, or one that several threads update at
+/// the same time, counts its entries in 128 bytes per thread (at most 64 threads have their own).
 ///
 /// # Keys
 ///
@@ -150,8 +150,8 @@ use relativist_table::{self as raw, AllocError, Link};
 /// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
 /// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
 /// iterations take no locks, so they work in the child. An update or a resize in the child may wait
-/// for ever, unless the parent had only one thread when it forked. (Resizing an automatic map starts
-/// a second thread.) A child that needs more than lookups should call `exec` first.
+/// for ever, unless the parent had only one thread when it forked. (Resizing an automatic map
+/// starts a second thread.) A child that needs more than lookups should call `exec` first.
 ///
 /// A global allocator must not update maps: updates allocate, partly under locks.
 ///
@@ -285,9 +285,9 @@ impl<K, V, S> HashMap<K, V, S> {
     ///
     /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
     /// for many operations: maps can grow while a thread holds one. Until the handle is dropped,
-    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take two
-    /// to three times as long (up to ten times if it becomes sparse), and longer if several threads
-    /// update it, because they share the few locks that it had before.
+    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take
+    /// two to three times as long (up to ten times if it becomes sparse), and longer if several
+    /// threads update it, because they share the few locks that it had before.
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned::new(self, read())

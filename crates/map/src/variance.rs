@@ -38,8 +38,8 @@
 //! fn flat(map: relativist::FlatMap<u32, Any>) -> relativist::FlatMap<u32, Any> { map }
 //! ```
 //!
-//! Keys and values of a `PrivateMap` may borrow. A map of long borrows is no map of short ones, into
-//! which a short one could be inserted:
+//! Keys and values of a `PrivateMap` may borrow. A map of long borrows is no map of short ones,
+//! into which a short one could be inserted:
 //!
 //! ```compile_fail
 //! use relativist::PrivateMap;

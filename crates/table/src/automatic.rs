@@ -1,5 +1,5 @@
-//! Automatic resizing: updates ask the background worker, and the worker resizes without waiting for
-//! readers.
+//! Automatic resizing: updates ask the background worker, and the worker resizes without waiting
+//! for readers.
 
 use std::sync::{Arc, Weak};
 

@@ -14,10 +14,10 @@ impl<L: AnyLink> Table<L> {
     /// to the caller now; [`OccupiedEntry::replace`](super::OccupiedEntry::replace) says how to
     /// reclaim them.
     ///
-    /// Takes time proportional to buckets and links. Blocks like [`Table::entry`], once for each bucket
-    /// that has links. Lookups stop finding all links of a bucket at the same instant, unless the
-    /// bucket is being resized. `unlinked` runs outside of locks. If it panics, the other links of
-    /// the current bucket are leaked.
+    /// Takes time proportional to buckets and links. Blocks like [`Table::entry`], once for each
+    /// bucket that has links. Lookups stop finding all links of a bucket at the same instant,
+    /// unless the bucket is being resized. `unlinked` runs outside of locks. If it panics, the
+    /// other links of the current bucket are leaked.
     pub fn clear(&self, guard: &Guard, mut unlinked: impl FnMut(NonNull<L>)) {
         let mut links = self.iter(guard);
         while let Some(link) = links.next() {

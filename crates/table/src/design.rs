@@ -59,8 +59,8 @@
 //! chains. Updates search merged chains. They look for a link near their place along the chain from
 //! its start and in the heads before their bucket, by turns. In a group of n heads that takes about
 //! sqrt(n / 16) steps at most; most updates take two to three times as long as at rest, and up to
-//! ten times in a table that has become sparse. They share the locks of the base array, which may be
-//! few: updates by several threads then wait for each other.
+//! ten times in a table that has become sparse. They share the locks of the base array, which may
+//! be few: updates by several threads then wait for each other.
 //!
 //! Shrinking may be delayed: the background worker shrinks a table when its chains are cut and all
 //! arrays of earlier resizes are freed. This bounds the arrays that readers keep from being freed:

@@ -64,8 +64,8 @@ impl<L: AnyLink> Table<L> {
     /// after the last link. The first call takes cursor 0.
     ///
     /// A link that is in the table from the first call of a scan to the last is visited exactly
-    /// once. No guard is needed between the calls: a cursor is a hash, and links with smaller hashes
-    /// have been visited.
+    /// once. No guard is needed between the calls: a cursor is a hash, and links with smaller
+    /// hashes have been visited.
     pub fn scan(&self, cursor: u64, n: usize, guard: &Guard, mut visit: impl FnMut(NonNull<L>)) -> Option<u64> {
         let mut last = None;
         for (visited, link) in self.iter_from(cursor, guard).enumerate() {

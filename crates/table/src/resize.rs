@@ -53,8 +53,8 @@ const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
 
 impl<L: AnyLink> TableInner<L> {
     /// Resizes by hand, and returns with all chains cut. The caller is outside of read sections.
-    /// `wanted` returns the number of buckets. It is called when chains are cut, because entries may
-    /// come and go while this waits for readers.
+    /// `wanted` returns the number of buckets. It is called when chains are cut, because entries
+    /// may come and go while this waits for readers.
     pub(super) fn resize_by_hand(&self, wanted: impl FnOnce(&Self) -> usize) -> Result<(), AllocError> {
         let mut resizer = self.lock_resizer();
         // Relaxed, both: a statistic.

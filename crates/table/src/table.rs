@@ -78,8 +78,8 @@ impl Table {
     pub const BYTES_PER_BUCKET: usize = size_of::<Head>();
 
     /// Creates a table of `buckets` buckets, rounded up to a power of two, at least 2. The
-    /// [`Policy`], or just a [`Resizing`](crate::Resizing), determines how it is resized. An automatic table never
-    /// shrinks below its initial size, unless the policy says otherwise.
+    /// [`Policy`], or just a [`Resizing`](crate::Resizing), determines how it is resized. An
+    /// automatic table never shrinks below its initial size, unless the policy says otherwise.
     ///
     /// While a link is in the table it belongs to the table: when the table is dropped, `dispose`
     /// is called for each link that is left. (If a background resize is in progress then, the

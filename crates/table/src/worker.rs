@@ -41,8 +41,8 @@ mod background {
 
     use super::{Progress, Resize};
 
-    /// The requests. A table makes none while one of its own is in the queue, so the number of tables
-    /// bounds its size.
+    /// The requests. A table makes none while one of its own is in the queue, so the number of
+    /// tables bounds its size.
     static QUEUE: Mutex<Queue> = Mutex::new(Queue { tables: Vec::new(), worker: None });
     static NOT_EMPTY: Condvar = Condvar::new();
 
@@ -197,8 +197,8 @@ mod background {
         }
     }
 
-    /// Returns the requested tables. If there are none, waits for a request: not at all if a table is
-    /// ready, as long as the pause if some wait, and otherwise without limit.
+    /// Returns the requested tables. If there are none, waits for a request: not at all if a table
+    /// is ready, as long as the pause if some wait, and otherwise without limit.
     fn requested_tables(waiting: &Waiting, pause: &Pause) -> Vec<Weak<dyn Resize>> {
         let mut queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
         while queue.tables.is_empty() && waiting.is_empty() {

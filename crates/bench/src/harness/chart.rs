@@ -55,8 +55,8 @@ struct Axes {
 }
 
 impl Axes {
-    /// Makes axes for these lines. The horizontal one begins at zero, unless all points are far from
-    /// zero.
+    /// Makes axes for these lines. The horizontal one begins at zero, unless all points are far
+    /// from zero.
     fn of(chart: &Chart<'_>, lines: &[Line]) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         let (first, last) =

@@ -1,5 +1,5 @@
-//! The entries of the tables. The key of entry `i` is a function of `i`, and its value is `i`, so that every
-//! result can be checked.
+//! The entries of the tables. The key of entry `i` is a function of `i`, and its value is `i`, so
+//! that every result can be checked.
 
 use std::borrow::Borrow;
 use std::fmt::Debug;

@@ -168,8 +168,8 @@ fn lock_does_not_scale(evidence: &Evidence<'_>) -> Claim {
     claim("Figure 3", "reader-writer locking does not scale at all, even if it is never held for writing", answer)
 }
 
-/// Compares RP with another table during resizes. `holds` decides by the last ratio, and whether the
-/// ratio grows; in part, RP is ahead and the last ratio is at least `in_part`.
+/// Compares RP with another table during resizes. `holds` decides by the last ratio, and whether
+/// the ratio grows; in part, RP is ahead and the last ratio is at least `in_part`.
 fn ahead(
     evidence: &Evidence<'_>,
     other: Name,

@@ -108,8 +108,8 @@ impl Name {
 /// The number of lookups in a batch.
 pub const BATCH: u64 = 256;
 
-/// A table in which the value of each key is the key. The trait is object-safe. Its methods do whole
-/// batches, so that the cost of the virtual call is negligible.
+/// A table in which the value of each key is the key. The trait is object-safe. Its methods do
+/// whole batches, so that the cost of the virtual call is negligible.
 pub trait Subject: Send + Sync {
     /// Inserts a key. Returns false if it was present.
     fn insert(&self, key: u64) -> bool;

@@ -69,8 +69,8 @@
 //!
 //! # Costs
 //!
-//! A hit costs what it costs in [`fixed`](crate::tables::fixed). A miss loads one more pointer, which only
-//! moves write. A move waits for readers twice; all other updates wait for the move.
+//! A hit costs what it costs in [`fixed`](crate::tables::fixed). A miss loads one more pointer,
+//! which only moves write. A move waits for readers twice; all other updates wait for the move.
 
 use std::fmt;
 use std::ptr::{NonNull, null_mut};

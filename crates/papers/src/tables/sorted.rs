@@ -14,7 +14,8 @@
 use relativist::HashMap;
 
 /// Defines a type that implements [`Table`](super::Table) and [`Resize`](super::Resize) with one of
-/// this project's maps, which is resized by hand. `$waits(before, after)` is the number of times that a resize waits for readers.
+/// this project's maps, which is resized by hand. `$waits(before, after)` is the number of times
+/// that a resize waits for readers.
 macro_rules! resized_by_hand {
     ($(#[doc = $doc:literal])* $table:ident, $map:ident, $name:literal, $bucket_bytes:expr, $waits:expr) => {
         $(#[doc = $doc])*

@@ -42,8 +42,8 @@ use relativist_bench::harness::workers::Cpus;
 /// "old" gets the size of keys at run time and keeps no list of filled buckets. "new" selects
 /// routines for certain sizes when the map is made. "const" has the size in its type. These three
 /// are single-threaded. "relativist" enters a read section per operation, and its removals include
-/// their share of reclamation. All have room for the same number of entries, except in the collision
-/// test, where all keys share a bucket.
+/// their share of reclamation. All have room for the same number of entries, except in the
+/// collision test, where all keys share a bucket.
 ///
 /// With a cold instruction cache, one operation with each size of keys runs after 200 KiB of other
 /// code. In that case, specialised routines for each size may cost more than they save.

@@ -1,5 +1,5 @@
-//! T9: whichever call of user code panics, the table goes on. User code is all that compares, visits
-//! and frees links.
+//! T9: whichever call of user code panics, the table goes on. User code is all that compares,
+//! visits and frees links.
 //!
 //! Each operation runs repeatedly, each time on a fresh table: the first call of user code panics,
 //! then the second, and so on until the operation runs to its end. Checked each time: each entry is

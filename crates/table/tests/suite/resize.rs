@@ -11,8 +11,8 @@ unsafe fn dispose(link: NonNull<Link>) {
     drop(unsafe { Box::from_raw(link.as_ptr()) });
 }
 
-/// Resizes by hand free the replaced array, or let it wait for readers outside the table. T6: if the
-/// new array cannot be allocated, the table keeps the old one.
+/// Resizes by hand free the replaced array, or let it wait for readers outside the table. T6: if
+/// the new array cannot be allocated, the table keeps the old one.
 #[test]
 fn the_bytes_of_buckets_are_those_of_the_present_array_after_a_resize_by_hand() {
     let table = Table::new(16, Resizing::Manual, |_| unreachable!("it is empty")).unwrap();

@@ -95,7 +95,7 @@ pub trait Subject: Copy + Debug + 'static {
     const NAME: &'static str;
 
     /// The fewest entries for each thread.
-    const FEWEST: u64;
+    const MIN_ENTRIES: u64;
 
     type Candidate: 'static;
 
@@ -229,7 +229,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn compare<S: Subject>(options: &Options<S>) -> Result<()> {
     let cpus = Cpus::allowed();
     let threads = options.threads.iter().copied().max().unwrap_or(1);
-    let fewest = S::FEWEST * u64::from(threads);
+    let fewest = S::MIN_ENTRIES * u64::from(threads);
     for &entries in &options.entries {
         ensure!(entries >= fewest, "--entries {}: too few to measure, it takes {fewest}", count(entries));
     }

@@ -1,5 +1,5 @@
-//! Draws comparisons: an SVG for each subject, workload and kind of entries. It has a panel for each
-//! printed table, and the panel has a bar for each candidate and number of threads.
+//! Draws comparisons: an SVG for each subject, workload and kind of entries. It has a panel for
+//! each printed table, and the panel has a bar for each candidate and number of threads.
 
 use std::fs;
 use std::path::{Path, PathBuf};

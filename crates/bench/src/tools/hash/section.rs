@@ -63,8 +63,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns whether the function is likely to suit other keys too, because it treats these keys as
-    /// a random function does. A function whose buckets are more even profits from a pattern.
+    /// Returns whether the function is likely to suit other keys too, because it treats these keys
+    /// as a random function does. A function whose buckets are more even profits from a pattern.
     pub fn is_robust(&self) -> bool {
         let deviation = (2.0 / self.histogram.buckets as f64).sqrt();
         (self.dispersion - 1.0).abs() < 0.1 + 5.0 * deviation

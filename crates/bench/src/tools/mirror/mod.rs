@@ -68,10 +68,10 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Compared are the values, flags, numbers, times to live and errors of items that both servers are
 /// known to hold, because they have both stored them or returned the same value before. Not
 /// compared are requests for one server (stats, version, watch), and requests to a key that another
-/// client changes at the same time. CAS values are each server's own: requests with one are sent without
-/// it if the first server has executed them. Items that are missing on one server are counted separately. They may have
-/// been evicted; if more are missing on the second server than it has evicted, that is a
-/// difference.
+/// client changes at the same time. CAS values are each server's own: requests with one are sent
+/// without it if the first server has executed them. Items that are missing on one server are
+/// counted separately. They may have been evicted; if more are missing on the second server than it
+/// has evicted, that is a difference.
 ///
 /// The text and the binary protocol are mirrored, over TCP and Unix sockets, without TLS and
 /// logins. Both servers have to know meta commands (memcached 1.6).

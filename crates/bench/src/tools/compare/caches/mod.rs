@@ -22,7 +22,7 @@ const SIZES: &[u64] = &[1 << 20];
 
 impl Subject for Caches {
     const NAME: &'static str = "caches";
-    const FEWEST: u64 = 1024;
+    const MIN_ENTRIES: u64 = 1024;
     type Candidate = Name;
     const CANDIDATES: &'static [Entry<Name>] = &[
         Entry { name: "relativist", title: "relativist", what: Name::Relativist },

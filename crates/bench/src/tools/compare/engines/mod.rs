@@ -24,8 +24,8 @@ const KEY: usize = 10;
 /// The number of operations between two checks whether the time is over.
 const BATCH: u64 = 256;
 
-/// The operations of a batch that may miss, or be refused: the table of Segcache refuses one of some
-/// hundred items.
+/// The operations of a batch that may miss, or be refused: the table of Segcache refuses one of
+/// some hundred items.
 const MAX_REFUSED: u64 = BATCH / 10;
 
 #[derive(Debug, clap::Args, Serialize)]
@@ -53,7 +53,7 @@ const SIZES: &[u64] = &[1 << 20];
 
 impl Subject for Engines {
     const NAME: &'static str = "engines";
-    const FEWEST: u64 = 1024;
+    const MIN_ENTRIES: u64 = 1024;
     type Candidate = Maker;
     const CANDIDATES: &'static [Entry<Maker>] = &[
         Entry {
@@ -193,8 +193,8 @@ impl Filled {
         (!hit || value.len() == self.value_size && key.is_marked(value)).then_some(hit)
     }
 
-    /// Looks up or stores a batch of keys that are there. Returns the number of wrong results: those
-    /// that were refused count only if there are many.
+    /// Looks up or stores a batch of keys that are there. Returns the number of wrong results:
+    /// those that were refused count only if there are many.
     fn batch(&self, mut operation: impl FnMut() -> Option<bool>) -> (u64, u64) {
         let (mut refused, mut wrong) = (0, 0);
         for _ in 0..BATCH {

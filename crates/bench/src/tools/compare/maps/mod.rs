@@ -63,7 +63,7 @@ const ONE_SIZE: &[u64] = &[1 << 20];
 
 impl Subject for Maps {
     const NAME: &'static str = "maps";
-    const FEWEST: u64 = 8;
+    const MIN_ENTRIES: u64 = 8;
     type Candidate = Map;
     const CANDIDATES: &'static [Entry<Map>] = MAPS;
     const WORKLOADS: &'static [Entry<Work<Self>>] = &[
@@ -128,9 +128,9 @@ fn kind(setting: &Setting) -> Kind {
 /// A map that takes part.
 type Row = &'static Entry<Map>;
 
-/// Divides the candidates into groups whose maps fit the memory limit together with ours. Ours is in
-/// every group, because ratios are only taken between maps that were measured in turns. A map that
-/// does not fit is alone with ours.
+/// Divides the candidates into groups whose maps fit the memory limit together with ours. Ours is
+/// in every group, because ratios are only taken between maps that were measured in turns. A map
+/// that does not fit is alone with ours.
 fn groups(context: Context<'_, Maps>, setting: &Setting) -> Vec<Vec<Row>> {
     let machine = || crate::harness::machine::Machine::here(context.cpus).memory();
     let limit = context.options.more.memory.map(|mebibytes| mebibytes << 20);
@@ -241,7 +241,8 @@ fn kept<'a>(
 type Batch<'m> = Box<dyn FnMut() -> (u64, u64) + 'm>;
 
 /// Plans ParlayHash's matrix. Indices are drawn from `0..2 * entries`, so half of the lookups hit.
-/// At first the even ones are present, later a random half. Half of the updates insert, half remove.
+/// At first the even ones are present, later a random half. Half of the updates insert, half
+/// remove.
 fn matrix<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let (entries, most) = (setting.entries, u64::from(u32::MAX) / 2);
     ensure!(entries <= most, "--entries {}: too many to draw from, the matrix takes {most} at most", count(entries));

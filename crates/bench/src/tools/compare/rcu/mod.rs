@@ -45,7 +45,7 @@ const fn scheme(name: &'static str, title: &'static str, what: Scheme) -> Entry<
 
 impl Subject for Rcu {
     const NAME: &'static str = "rcu";
-    const FEWEST: u64 = 1;
+    const MIN_ENTRIES: u64 = 1;
     type Candidate = Scheme;
     const CANDIDATES: &'static [Entry<Scheme>] = &[
         scheme("relativist", "relativist-rcu", RELATIVIST),
@@ -126,8 +126,8 @@ fn waits<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'a>
     Ok([(0, "no reader"), (1, "a busy reader")].map(job).into())
 }
 
-/// Plans reclamation, with one thread. It is not pinned, because the reclaiming threads that schemes
-/// start inherit the CPUs of the thread that starts them.
+/// Plans reclamation, with one thread. It is not pinned, because the reclaiming threads that
+/// schemes start inherit the CPUs of the thread that starts them.
 fn reclaim<'a>(context: Context<'a, Rcu>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let candidates = context.candidates(setting);
     let values = ["until retired", "until all are freed"].map(|detail| (setting.with_detail(detail), "ns"));

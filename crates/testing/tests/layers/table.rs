@@ -122,8 +122,8 @@ pub const CRATES: &[Crate] = &[
         folder: "cache",
         uses: &["relativist-core", "relativist-rcu", "relativist-table"],
         layers: &[
-            "background entry ghosts limit nodes stats",
-            "expiry flight queues",
+            "entry ghosts limit nodes stats",
+            "(background expiry) flight queues",
             "(builder core incoming self)",
             "compute load",
         ],

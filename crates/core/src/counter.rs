@@ -134,6 +134,12 @@ impl Counter {
         self.stripes().is_none()
     }
 
+    /// Returns the number of updates by one thread after which [`add`](Self::add) returns true.
+    pub fn interval(&self) -> usize {
+        // Relaxed: a heuristic.
+        self.interval.load(Relaxed) as usize
+    }
+
     /// Called when the size of the table has changed. Sets how often threads check: so often that
     /// the number of entries changes by at most a sixteenth of the buckets without a check, and so
     /// seldom that the checks cost little. In small tables each update of a stripe would have to

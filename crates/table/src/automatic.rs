@@ -1,5 +1,5 @@
 //! Automatic resizing: updates ask the background worker, and the worker resizes without waiting
-//! for readers.
+//! for readers. If it lags behind, insertions grow the table.
 
 use std::sync::{Arc, Weak};
 
@@ -22,6 +22,17 @@ impl<L: AnyLink> TableInner<L> {
             // Relaxed: no request was made. A later update makes one.
             self.requested.store(false, Relaxed);
         }
+        // Covers four times the insertions since the last check, so that the growth is finished
+        // long before the table has to grow again.
+        if automatic && self.worker_lags() {
+            self.grow_a_bit(4 * self.count.interval());
+        }
+    }
+
+    /// Returns whether the table is four times too small, because the worker is busy or blocked.
+    pub(super) fn worker_lags(&self) -> bool {
+        let buckets = 1 << self.bits();
+        self.policy.wanted(self.count.sum() / 4, buckets).is_some_and(|wanted| wanted > buckets)
     }
 }
 
@@ -36,6 +47,7 @@ impl<L: AnyLink> worker::Resize for TableInner<L> {
         self.requested.swap(false, AcqRel);
         // Relaxed, both: a statistic.
         self.resizing.store(true, Relaxed);
+        self.finish_growth(&mut resizer);
         let progress = loop {
             self.cut_if_unused(&mut resizer);
             // Relaxed: a statistic.

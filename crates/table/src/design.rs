@@ -118,8 +118,9 @@
 //!   covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.
 //! * **T5** Neither growing nor shrinking by any power of two waits for readers before lookups use
 //!   the new array. Chains are cut after one grace period, which several growths may share. So no
-//!   reader, however long it stays, delays the automatic growth of any map. A replaced array is
-//!   freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
+//!   reader, however long it stays, delays the automatic growth of any map. Nor does a background
+//!   worker that is busy or blocked: insertions grow a table that has become four times too small,
+//!   each by a bounded number of heads, and wait for no lock meanwhile. A replaced array is freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
 //!   waits for readers, the automatic growth of the same table waits, too.)
 //! * **T6** If the new array cannot be allocated, the table keeps the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry

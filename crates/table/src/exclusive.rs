@@ -134,6 +134,7 @@ impl TableInner {
     ///
     /// During `'a` no thread uses the table, apart from this one and the worker.
     unsafe fn settle_unseen<'a>(&self, resizer: &mut Resizer) -> Array<'a> {
+        self.finish_growth(resizer);
         if let Some(uncut) = resizer.take_uncut_if(|_| true) {
             self.cut(&uncut.base, resizer);
         }

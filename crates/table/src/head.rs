@@ -248,6 +248,17 @@ impl Head {
         self.lock_unless(|_| false).unwrap_or_else(|word| word)
     }
 
+    /// Locks a head in any state, and returns what it held. `None` if another thread holds the lock
+    /// or changes the head first.
+    pub(super) fn try_lock_now(&self) -> Option<Word> {
+        let word = self.load();
+        let is_locked = !word.is_locked() && self.try_lock(word);
+        if is_locked {
+            BUCKET.attempt().acquired();
+        }
+        is_locked.then_some(word)
+    }
+
     fn lock_unless(&self, refused: impl Fn(Word) -> bool) -> Result<Word, Word> {
         let mut spins = 0;
         let mut attempt = BUCKET.attempt();

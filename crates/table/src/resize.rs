@@ -19,6 +19,11 @@
 //!
 //! Replaced arrays are freed after a grace period.
 //!
+//! **Who resizes:** the background worker or the caller of a resize. If a table has become four
+//! times too small, the worker lags behind, because it is busy or blocked. Then insertions begin to
+//! grow the table, and each goes on with a bounded number of heads ([`TableInner::grow_a_bit`]).
+//! Whoever resizes next finishes what insertions have begun.
+//!
 //! Updates continue during a resize. Each waits for at most one *step*, during which the resizer
 //! holds locks: a step covers the chain of one bucket, or [`STEP`] heads.
 //!
@@ -46,7 +51,7 @@ use super::hash::Scale;
 use super::head::{Head, Word};
 use super::inner::{TableInner, bits_for};
 use super::link::{AnyLink, links_from};
-use super::resizer::{Resizer, Uncut, free_later};
+use super::resizer::{Growing, Resizer, Uncut, free_later};
 
 /// The maximum number of heads of the finer array that the resizer changes under one lock.
 const STEP: usize = if cfg!(relativist_loom) { 2 } else { 64 };
@@ -88,6 +93,7 @@ impl<L: AnyLink> TableInner<L> {
 
     /// Waits for readers and cuts chains, if any are uncut. The caller is outside of read sections.
     fn settle(&self, resizer: &mut Resizer) {
+        self.finish_growth(resizer);
         if let Some(uncut) = resizer.uncut() {
             uncut.readers.wait();
         }
@@ -96,7 +102,7 @@ impl<L: AnyLink> TableInner<L> {
         }
     }
 
-    /// Cuts chains if that takes no wait.
+    /// Cuts chains if that takes no wait. No growth is in progress.
     pub(super) fn cut_if_unused(&self, resizer: &mut Resizer) {
         if let Some(uncut) = resizer.take_uncut_if(|uncut| uncut.readers.has_passed()) {
             self.cut(&uncut.base, resizer);
@@ -112,6 +118,33 @@ impl<L: AnyLink> TableInner<L> {
 
     /// Grows to 2^`bits` buckets, without waiting for readers. Chains stay uncut.
     pub(super) fn grow(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        self.begin_growth(bits, resizer)?;
+        self.finish_growth(resizer);
+        Ok(())
+    }
+
+    /// Finishes the growth that is in progress, if any.
+    pub(super) fn finish_growth(&self, resizer: &mut Resizer) {
+        self.continue_growth(usize::MAX, &|head| Some(head.lock()), resizer);
+    }
+
+    /// Begins to grow if the worker lags behind, and continues with about `heads` heads. Returns if
+    /// another thread resizes the table, or holds the lock of the next head: it waits for no lock.
+    pub(super) fn grow_a_bit(&self, heads: usize) {
+        let Some(mut resizer) = self.try_lock_resizer() else { return };
+        if !resizer.is_growing() {
+            let wanted = self.wanted().map(bits_for).filter(|&bits| self.worker_lags() && bits > self.bits());
+            // Without memory the table stays as it is.
+            let Some(()) = wanted.and_then(|bits| self.begin_growth(bits, &mut resizer).ok()) else { return };
+        }
+        self.continue_growth(heads, &Head::try_lock_now, &mut resizer);
+        // Relaxed: a statistic.
+        self.resizing.store(resizer.is_growing() || resizer.is_waiting(), Relaxed);
+    }
+
+    /// Makes the finer array, whose heads are to be filled. No growth is in progress.
+    pub(super) fn begin_growth(&self, bits: u32, resizer: &mut Resizer) -> Result<(), AllocError> {
+        debug_assert!(!resizer.is_growing());
         // SAFETY: only the holder of the resizer's mutex frees arrays, and that is this thread.
         let coarse = unsafe { self.array.load() };
         // SAFETY: as above.
@@ -121,10 +154,31 @@ impl<L: AnyLink> TableInner<L> {
         let fine = self.allocate_array(bits)?;
         fine.set_base(Some(base));
         coarse.set_finer(Some(fine));
-        if base == coarse {
-            fill_settled::<L>(coarse, fine, self.looks_ahead)
-        } else {
-            fill_uncut::<L>(base, coarse, fine, self.looks_ahead)
+        resizer.set_growing(Growing { fine: DetachedArray::of(fine), filled: 0 });
+        Ok(())
+    }
+
+    /// Fills the fine heads of about this number of heads. Stops if `lock` returns none. When all
+    /// are filled, publishes the finer array.
+    pub(super) fn continue_growth(&self, heads: usize, lock: &impl Fn(&Head) -> Option<Word>, resizer: &mut Resizer) {
+        let Some(Growing { fine: detached, mut filled }) = resizer.take_growing() else { return };
+        // SAFETY: as in `begin_growth`.
+        let (coarse, fine) = unsafe { (self.array.load(), detached.get()) };
+        // SAFETY: as above.
+        let base = resizer.uncut().map_or(coarse, |uncut| unsafe { uncut.base.get() });
+        let end = filled.saturating_add(heads).min(coarse.len());
+        while filled < end {
+            let chunk = Chunk::at(filled, (base, coarse, fine));
+            chunk.prefetch::<L>(self.looks_ahead);
+            let done = if base == coarse { chunk.fill_settled::<L>(lock) } else { chunk.fill_uncut::<L>(lock) };
+            filled += done;
+            if done < chunk.heads.len() {
+                break;
+            }
+        }
+        if filled < coarse.len() {
+            resizer.set_growing(Growing { fine: detached, filled });
+            return;
         }
         self.array.publish(fine);
         if base != coarse {
@@ -138,7 +192,6 @@ impl<L: AnyLink> TableInner<L> {
         self.size_changed(fine.len());
         // Relaxed: a statistic.
         self.counts.grows.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     /// Completes growing: cuts the chains of `base` between the buckets of the published array. No
@@ -292,15 +345,67 @@ fn store_all(heads: &[Head], word: Word) {
     heads.iter().for_each(|head| head.store(word));
 }
 
-/// Begins growing a table whose chains are cut: makes each fine head lead to the first link of its
-/// bucket.
-fn fill_settled<L: AnyLink>(coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
-    let factor = fine.len() / coarse.len();
-    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
-    for_each_group::<L>(coarse, fine, &chains, |head, fines, _| fill_bucket::<L>(head, fines, fine.scale()));
+/// Some heads of the published array, and the heads of a finer array that are filled from them.
+struct Chunk<'a> {
+    /// The array whose heads are the locks.
+    base: Array<'a>,
+    coarse: Array<'a>,
+    scale: Scale,
+    /// The bucket of the first of `heads`.
+    first: usize,
+    heads: &'a [Head],
+    fines: &'a [Head],
 }
 
-fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
+impl<'a> Chunk<'a> {
+    /// Returns the chunk that begins at this bucket. If chains are uncut, one lock covers it.
+    fn at(first: usize, (base, coarse, fine): (Array<'a>, Array<'a>, Array<'a>)) -> Self {
+        let factor = fine.len() / coarse.len();
+        let len = if base == coarse { STEP } else { STEP.min(coarse.len() / base.len()) };
+        let end = coarse.len().min(first + len - first % len);
+        let (heads, fines) = (&coarse.all()[first..end], &fine.all()[first * factor..end * factor]);
+        Self { base, coarse, scale: fine.scale(), first, heads, fines }
+    }
+
+    /// Prefetches what filling reads and writes. Call this before a head is locked.
+    fn prefetch<L: AnyLink>(&self, looks_ahead: bool) {
+        let factor = self.factor();
+        let chains = Chains { array: self.coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
+        chains.prefetch::<L>(self.first..self.first + self.heads.len());
+        for heads in [self.heads, self.fines] {
+            heads.iter().take(STEP * STEP).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
+        }
+    }
+
+    fn factor(&self) -> usize {
+        self.fines.len() / self.heads.len()
+    }
+
+    /// Makes each fine head lead to the first link of its bucket, in a table whose chains are cut.
+    /// Returns for how many heads it did so before `lock` returned none.
+    fn fill_settled<L: AnyLink>(&self, lock: &impl Fn(&Head) -> Option<Word>) -> usize {
+        let mut heads = self.heads.iter().zip(self.fines.chunks_exact(self.factor()));
+        let unfilled = heads.position(|(head, fines)| !fill_bucket::<L>(head, fines, self.scale, lock));
+        unfilled.unwrap_or(self.heads.len())
+    }
+
+    /// The same in a table whose chains are those of a coarser array, which has the locks.
+    fn fill_uncut<L: AnyLink>(&self, lock: &impl Fn(&Head) -> Option<Word>) -> usize {
+        store_all(self.fines, Word::EMPTY_FOLLOWER);
+        let head_of_group = &self.base.all()[self.first / (self.coarse.len() / self.base.len())];
+        let Some(locked) = lock(head_of_group) else { return 0 };
+        for (bucket, (head, fines)) in (self.first..).zip(self.heads.iter().zip(self.fines.chunks_exact(self.factor())))
+        {
+            fill_follower::<L>(head, bucket, self.coarse.scale(), fines, self.scale);
+        }
+        head_of_group.unlock(locked);
+        self.heads.len()
+    }
+}
+
+/// Makes each fine head lead to the first link of its bucket. Returns false if `lock` returned
+/// none.
+fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale, lock: &impl Fn(&Head) -> Option<Word>) -> bool {
     // No other thread reads the fine heads before the coarse one is marked.
     store_all(fines, Word::EMPTY_FOLLOWER);
     // If the head shows that all links go to one fine bucket, the chain need be neither locked nor
@@ -310,35 +415,16 @@ fn fill_bucket<L: AnyLink>(coarse: &Head, fines: &[Head], scale: Scale) {
     if let Some(part) = word.sole_part(fines.len()) {
         fines[part].store(word.of_sole_part(part, fines.len()).with_follows());
         if coarse.try_mark_finer(word) {
-            return;
+            return true;
         }
         store_all(fines, Word::EMPTY_FOLLOWER);
     }
-    let word = coarse.lock();
+    let Some(word) = lock(coarse) else { return false };
     // SAFETY: the chain is locked.
     fill_by_chain(unsafe { links_from(word.first::<L>()) }, fines, scale);
     // Updates maintain the fine heads after this.
     coarse.unlock(word.with_finer());
-}
-
-/// Like `fill_settled`, but for a table whose chains are uncut: they are those of a coarser array,
-/// `base`, which has the locks.
-fn fill_uncut<L: AnyLink>(base: Array<'_>, coarse: Array<'_>, fine: Array<'_>, looks_ahead: bool) {
-    let factor = fine.len() / coarse.len();
-    let step = STEP.min(coarse.len() / base.len());
-    let chains = Chains { array: coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
-    let steps = coarse.all().chunks_exact(step).zip(fine.all().chunks_exact(step * factor));
-    for (number, (heads, fines)) in steps.enumerate() {
-        let first = number * step;
-        chains.prefetch::<L>(first..first + step);
-        store_all(fines, Word::EMPTY_FOLLOWER);
-        let lock = &base.all()[first / (coarse.len() / base.len())];
-        let locked = lock.lock();
-        for (bucket, (head, fines)) in (first..).zip(heads.iter().zip(fines.chunks_exact(factor))) {
-            fill_follower::<L>(head, bucket, coarse.scale(), fines, fine.scale());
-        }
-        lock.unlock(locked);
-    }
+    true
 }
 
 /// Fills the heads that `head` covers. The caller holds the lock of the group.

@@ -17,9 +17,19 @@ pub(super) struct Resizer {
 /// What earlier resizes have left to do.
 #[derive(Default)]
 pub(super) struct Pending {
+    /// A growth that an insertion has begun, and that is not finished.
+    growing: Option<Growing>,
     pub(super) uncut: Option<Uncut>,
     /// Replaced arrays that readers may still use.
     retired: Vec<Retired>,
+}
+
+/// A growth in progress: updates maintain the fine heads that are filled, and lookups do not use
+/// them yet.
+pub(super) struct Growing {
+    pub(super) fine: DetachedArray,
+    /// The number of heads of the published array whose fine heads are filled.
+    pub(super) filled: usize,
 }
 
 /// A table that has grown, and whose chains are those of a coarser array.
@@ -52,6 +62,18 @@ impl Resizer {
 
     pub(super) fn uncut(&self) -> Option<&Uncut> {
         self.pending()?.uncut.as_ref()
+    }
+
+    pub(super) fn is_growing(&self) -> bool {
+        self.pending().is_some_and(|pending| pending.growing.is_some())
+    }
+
+    pub(super) fn take_growing(&mut self) -> Option<Growing> {
+        self.pending_mut()?.growing.take()
+    }
+
+    pub(super) fn set_growing(&mut self, growing: Growing) {
+        self.reserved().growing = Some(growing);
     }
 
     /// Returns whether a resize has steps left that wait for readers.
@@ -122,8 +144,9 @@ impl Resizer {
     /// No thread uses the table any more.
     pub(super) unsafe fn free_all(&mut self) {
         let base = self.take_uncut_if(|_| true).map(|uncut| uncut.base);
+        let fine = self.take_growing().map(|growing| growing.fine);
         // SAFETY: guaranteed by the caller.
-        self.take_retired().chain(base).for_each(|array| unsafe { array.get().free() });
+        self.take_retired().chain(base).chain(fine).for_each(|array| unsafe { array.get().free() });
     }
 }
 

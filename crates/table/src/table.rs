@@ -247,6 +247,18 @@ impl<L: AnyLink> Table<L> {
         self.inner.grow(bits_for(buckets), &mut self.inner.lock_resizer())
     }
 
+    /// Grows as insertions do when the worker lags behind: begins if no growth is in progress, and
+    /// continues with about this number of heads.
+    #[cfg(relativist_loom)]
+    pub fn grow_a_bit(&self, buckets: usize, heads: usize) -> Result<(), AllocError> {
+        let resizer = &mut self.inner.lock_resizer();
+        if !resizer.is_growing() {
+            self.inner.begin_growth(bits_for(buckets), resizer)?;
+        }
+        self.inner.continue_growth(heads, &Head::try_lock_now, resizer);
+        Ok(())
+    }
+
     /// Makes room for `additional` more links, so that inserting them starts no resize, up to the
     /// policy's ceiling. Otherwise like [`Table::resize_to`].
     ///

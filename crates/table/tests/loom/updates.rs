@@ -73,6 +73,44 @@ fn updates_while_growing_twice() {
     }
 }
 
+/// T1: updates keep a table correct whose growth stops at a locked bucket, and which another thread
+/// goes on with.
+#[test]
+fn updates_while_insertions_grow_the_table() {
+    for update in [Insert(4), Remove(4), Replace(4), Insert(3)] {
+        for before in [COARSE, FINE] {
+            explore(unless_quick(2), move || {
+                let scene = Scene::new(COARSE, &update.before(&RESIDENTS));
+                if before == FINE {
+                    scene.table.grow_uncut(FINE).unwrap();
+                }
+                let writer = {
+                    let scene = scene.clone();
+                    thread::spawn(move || {
+                        _ = update.run(&scene, &read());
+                        scene.table.grow_a_bit(FINER, 1).unwrap();
+                    })
+                };
+                scene.table.grow_a_bit(FINER, 1).unwrap();
+                scene.find(at(5), &read()).expect("it stays");
+                writer.join().unwrap();
+                scene.table.resize_to(FINER).unwrap();
+                scene.assert_holds(&update.after(&RESIDENTS));
+            });
+        }
+    }
+}
+
+/// A table is dropped while insertions grow it.
+#[test]
+fn dropped_while_insertions_grow_it() {
+    explore(unless_quick(2), || {
+        let scene = Scene::new(FINE, &RESIDENTS);
+        scene.table.grow_a_bit(FINER, 1).unwrap();
+        assert_eq!(scene.table.buckets(), FINE, "half of the heads are filled");
+    });
+}
+
 /// The same for a table that is uncut when the update begins, which has fewer interleavings.
 #[test]
 fn updates_of_an_uncut_table() {

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use relativist_rcu::{Guard, defer_raw};
 
-use crate::recycle;
+use relativist_core::recycle;
 use crate::{Hash, Link};
 
 /// A link, a key and a value, in one allocation. Maps are tables of nodes.

@@ -1,0 +1,267 @@
+//! What a table holds when it is cleared, dropped or taken apart.
+//!
+//! To clear a table, a thread publishes an empty array. An update that has loaded the old array may
+//! go on there. It overlaps with the clear and counts as having come before it: it has loaded the
+//! array before the clear has replaced it, and an operation that begins later does not find what it
+//! has done. So entries are dropped when all readers have left that may use the old array, and the
+//! arrays to which its buckets may be moving. The number of entries belongs to these arrays as well,
+//! and a new one begins with the empty array.
+
+use std::marker::PhantomData;
+use std::mem::{forget, needs_drop};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use relativist_core::unwind::contain;
+
+use crate::array::{AllocError, Array, Segment};
+use crate::form::{Expected, Form, Holds, Readers};
+use crate::table::Table;
+
+impl<E, F: Holds<E>> Table<E, F> {
+    /// Removes all entries at once. Takes constant time, and time in proportion to the entries to
+    /// drop them, which happens after a grace period on a thread that runs deferred functions. It
+    /// drops them in slices of some thousand buckets.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no memory for an empty array: the table stays as it was.
+    pub fn clear(&self) -> Result<(), AllocError> {
+        let section = self.enter();
+        let empty = Array::<E, F>::first(self.floor)?;
+        empty.family().count.size_changed(empty.len());
+        let old = loop {
+            let old = section.array();
+            if self.array.replace(old, empty) {
+                break old;
+            }
+            // Another thread has finished a resize, or has cleared the table.
+        };
+        // SAFETY: operations that begin now do not find it.
+        unsafe { self.retire_contents(old, section.guard()) };
+        Ok(())
+    }
+
+    /// Drops the entries of an array and of its successors after a grace period, and frees the
+    /// arrays.
+    ///
+    /// # Safety
+    ///
+    /// The array was replaced by one that is not its successor.
+    unsafe fn retire_contents(&self, array: Array<'_, E, F>, guard: &<F::Domain as Readers>::Guard<'_>) {
+        /// The number of buckets of a slice. A shrink may join the buckets at its end, so it is a
+        /// power of two.
+        const SLICE: usize = 1024;
+        let arrays = Arc::new(Arrays::<E, F> { first: array.into_raw(), _of: PhantomData });
+        let bytes = array.bytes() / (array.len() / SLICE).max(1);
+        for start in (0..array.len()).step_by(SLICE) {
+            let slice = Slice { arrays: Arc::clone(&arrays), buckets: start..array.len().min(start + SLICE) };
+            let slice = NonNull::from(Box::leak(Box::new(slice))).cast();
+            let bytes = bytes + if F::BOXED { SLICE.min(array.len()) * size_of::<E>() } else { 0 };
+            // SAFETY: by the time at which the function runs, the readers have left that may use
+            // the arrays. `Holds` permits to drop entries on that thread.
+            unsafe {
+                self.domain.defer(guard, slice, bytes, |slice| {
+                    let slice: Box<Slice<E, F>> = Box::from_raw(slice.cast().as_ptr());
+                    let Slice { arrays, buckets } = *slice;
+                    let array = Array::<E, F>::from_raw(arrays.first);
+                    dispose_of_range(array, buckets);
+                    drop(arrays);
+                });
+            }
+        }
+    }
+
+    /// Takes all entries out of the table. The table is empty afterwards.
+    pub fn into_entries(self) -> IntoEntries<E, F> {
+        // SAFETY: no other thread uses the table.
+        let array: Array<'static, E, F> = unsafe { self.array.load() };
+        // Only the arrays are used from here on. A private domain is dropped at the end of this
+        // function: it drops entries that were removed before.
+        let (bucket, entries) = (0, Vec::new());
+        // SAFETY: the table is forgotten, so the domain is read once.
+        let domain = unsafe { std::ptr::read(&raw const self.domain) };
+        forget(self);
+        drop(domain);
+        IntoEntries { array, bucket, entries }
+    }
+}
+
+/// An array and its successors, without entries.
+struct Arrays<E, F: Form> {
+    first: NonNull<()>,
+    _of: PhantomData<(E, F)>,
+}
+
+impl<E, F: Form> Drop for Arrays<E, F> {
+    fn drop(&mut self) {
+        // SAFETY: the last owner has the arrays for itself.
+        unsafe { free_all(Array::<E, F>::from_raw(self.first)) };
+    }
+}
+
+/// Entries that are dropped together.
+struct Slice<E, F: Form> {
+    arrays: Arc<Arrays<E, F>>,
+    buckets: Range<usize>,
+}
+
+/// Frees an array and its successors. Entries are not dropped, later segments are freed.
+///
+/// # Safety
+///
+/// No thread uses the arrays any more.
+unsafe fn free_all<E, F: Form>(first: Array<'_, E, F>) {
+    let mut next = Some(first);
+    while let Some(array) = next {
+        next = array.next();
+        // SAFETY: guaranteed by the caller. Buckets that have moved have no later segments.
+        unsafe {
+            for bucket in 0..array.len() {
+                let first = array.bucket_at(bucket);
+                let later = first.chain(first.word()).nth(1).map(|(segment, _)| segment);
+                Segment::free_chain(later);
+            }
+            array.free();
+        }
+    }
+}
+
+/// Calls a function with the address of each entry of these buckets, in this array or where they
+/// have moved.
+///
+/// # Safety
+///
+/// No other thread changes the table.
+unsafe fn for_each_entry<E, F: Form>(
+    array: Array<'_, E, F>,
+    buckets: Range<usize>,
+    visit: &mut impl FnMut(NonNull<E>),
+) {
+    for bucket in buckets {
+        let first = array.bucket_at(bucket);
+        let word = first.word();
+        if word.is_moved() {
+            let next = array.next().expect("a bucket moves to the next array");
+            let Some(range) = range_in(array, bucket, next) else { continue };
+            // SAFETY: guaranteed by the caller.
+            unsafe { for_each_entry(next, range, visit) };
+            continue;
+        }
+        for (segment, word) in first.chain(word) {
+            // SAFETY: guaranteed by the caller.
+            let entries = word.live().filter_map(|slot| unsafe { F::get(segment.slot(slot), Expected::Any) });
+            entries.for_each(&mut *visit);
+        }
+    }
+}
+
+/// Returns the buckets of `next` to which a bucket has moved. `None` if several buckets have become
+/// one, and this is not the first of them.
+fn range_in<E, F: Form>(array: Array<'_, E, F>, bucket: usize, next: Array<'_, E, F>) -> Option<Range<usize>> {
+    if next.bits() >= array.bits() {
+        let added = next.bits() - array.bits();
+        return Some(bucket << added..(bucket + 1) << added);
+    }
+    let lost = array.bits() - next.bits();
+    (bucket % (1 << lost) == 0).then(|| bucket >> lost..(bucket >> lost) + 1)
+}
+
+/// Drops the entries of these buckets. Panics of destructors are contained: the panic hook has
+/// reported them.
+///
+/// # Safety
+///
+/// No thread uses the entries any more, and they are dropped once.
+unsafe fn dispose_of_range<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) {
+    if !F::BOXED && !needs_drop::<E>() {
+        return;
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe { for_each_entry(array, buckets, &mut |entry| contain(|| F::dispose(entry))) };
+}
+
+impl<E, F: Form> Drop for Table<E, F> {
+    /// Drops all entries. If the destructor of an entry panics, the other entries are dropped before
+    /// the panic continues. A second panic meanwhile aborts, as in the destructors of std's
+    /// collections.
+    fn drop(&mut self) {
+        // SAFETY: no thread uses the table any more.
+        let array: Array<'_, E, F> = unsafe { self.array.load() };
+        drop(IntoEntries { array, bucket: 0, entries: Vec::new() });
+    }
+}
+
+/// The entries of a table that no longer exists; see [`Table::into_entries`].
+pub struct IntoEntries<E, F: Form> {
+    array: Array<'static, E, F>,
+    /// The next bucket of the array.
+    bucket: usize,
+    /// The entries of the bucket before it.
+    entries: Vec<NonNull<E>>,
+}
+
+// SAFETY: it owns its entries.
+unsafe impl<E: Send, F: Form> Send for IntoEntries<E, F> {}
+// SAFETY: it gives no access through a shared reference.
+unsafe impl<E: Sync, F: Form> Sync for IntoEntries<E, F> {}
+
+impl<E, F: Form> IntoEntries<E, F> {
+    fn next_entry(&mut self) -> Option<NonNull<E>> {
+        loop {
+            if let Some(entry) = self.entries.pop() {
+                return Some(entry);
+            }
+            if self.bucket == self.array.len() {
+                return None;
+            }
+            let bucket = self.bucket;
+            self.bucket += 1;
+            // SAFETY: no other thread uses the table.
+            unsafe { for_each_entry(self.array, bucket..bucket + 1, &mut |entry| self.entries.push(entry)) };
+        }
+    }
+
+    /// Returns the number of entries that are left in the table, if all are.
+    pub fn upper_bound(&self) -> usize {
+        self.array.family().count.sum()
+    }
+}
+
+impl<E, F: Form> Iterator for IntoEntries<E, F> {
+    type Item = E;
+
+    fn next(&mut self) -> Option<E> {
+        // SAFETY: no other code uses the entry any more.
+        self.next_entry().map(|entry| unsafe { F::move_out(entry) })
+    }
+}
+
+impl<E, F: Form> Drop for IntoEntries<E, F> {
+    fn drop(&mut self) {
+        /// Goes on when a destructor has panicked.
+        struct Rest<'i, E, F: Form>(&'i mut IntoEntries<E, F>);
+        impl<E, F: Form> Rest<'_, E, F> {
+            fn dispose(&mut self) {
+                while let Some(entry) = self.0.next_entry() {
+                    // SAFETY: no other code uses the entry any more.
+                    unsafe { F::dispose(entry) };
+                }
+            }
+        }
+        impl<E, F: Form> Drop for Rest<'_, E, F> {
+            fn drop(&mut self) {
+                self.dispose();
+                // SAFETY: no other code uses the arrays any more.
+                unsafe { free_all(self.0.array) };
+            }
+        }
+        let mut rest = Rest(self);
+        if F::BOXED || needs_drop::<E>() {
+            rest.dispose();
+        } else {
+            rest.0.bucket = rest.0.array.len();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Iteration: bucket by bucket, in the array that was current at the start, or where its buckets
+//! have moved since.
+
+use std::iter::FusedIterator;
+use std::ops::Range;
+
+use crate::array::{Array, Segment};
+use crate::form::{Expected, Form};
+use crate::table::{Keys, Section};
+use crate::word::{Slots, Word};
+
+/// An iterator over the entries of a table. It sees an entry that is in the table throughout exactly
+/// once, and a key that is not removed meanwhile at most once.
+pub struct Iter<'g, E, F: Form, K> {
+    array: Array<'g, E, F>,
+    keys: &'g K,
+    /// The buckets that are left.
+    buckets: Range<usize>,
+    /// A segment, and those of its slots that are left.
+    segment: Segment<'g, E, F>,
+    slots: Slots,
+    /// What is left of a bucket that has several segments or has moved.
+    collected: Vec<&'g E>,
+}
+
+impl<E, F: Form> Section<'_, E, F> {
+    /// Returns an iterator over the entries.
+    pub fn iter<'g, K: Keys<E>>(&'g self, keys: &'g K) -> Iter<'g, E, F, K> {
+        let array = self.array();
+        Iter {
+            array,
+            keys,
+            buckets: 0..array.len(),
+            segment: array.bucket_at(0),
+            slots: Slots::default(),
+            collected: Vec::new(),
+        }
+    }
+}
+
+impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
+    /// Splits off the second half of the buckets that are left. `None` if there are few.
+    pub fn split(&mut self) -> Option<Self> {
+        if self.buckets.len() < 2 {
+            return None;
+        }
+        let middle = self.buckets.start + self.buckets.len() / 2;
+        let other = Self { buckets: middle..self.buckets.end, slots: Slots::default(), collected: Vec::new(), ..*self };
+        self.buckets.end = middle;
+        Some(other)
+    }
+
+    /// Goes on to the next bucket. Returns false if there is none.
+    #[inline]
+    fn advance(&mut self) -> bool {
+        /// The distance at which entries of their own are prefetched.
+        const AHEAD: usize = 4;
+        let Some(bucket) = self.buckets.next() else { return false };
+        if F::BOXED && bucket + AHEAD < self.buckets.end {
+            let ahead = self.array.bucket_at(bucket + AHEAD);
+            for slot in ahead.word().live() {
+                // SAFETY: the word was loaded in the section of the guard.
+                if let Some(entry) = unsafe { F::get::<E>(ahead.slot(slot), Expected::Any) } {
+                    relativist_core::prefetch::prefetch(entry.as_ptr());
+                }
+            }
+        }
+        let first = self.array.bucket_at(bucket);
+        let word = first.word();
+        if word.has_later() {
+            self.collected.clear();
+            self.collect(self.array, bucket, &|_| true);
+        } else {
+            (self.segment, self.slots) = (first, word.live());
+        }
+        true
+    }
+
+    /// Collects the entries of a bucket that `is_wanted` accepts.
+    #[cold]
+    fn collect(&mut self, array: Array<'g, E, F>, bucket: usize, is_wanted: &dyn Fn(&E) -> bool) {
+        let first = array.bucket_at(bucket);
+        let before = self.collected.len();
+        // The second look shows whether the segments are those of one instant. Words do not return
+        // to an earlier value in a section, except for the state of the bucket.
+        const ATTEMPTS: usize = 4;
+        for attempt in 1.. {
+            let segments: Vec<_> = first.chain(first.word()).collect();
+            if segments[0].1.is_moved() {
+                break;
+            }
+            let is_snapshot = || {
+                let tags = |(segment, word): (Segment<'g, E, F>, Word)| (segment.key(), word.tags());
+                segments.iter().copied().map(tags).eq(first.chain(first.word()).map(tags))
+            };
+            // Boxed entries keep their slots.
+            if !F::BOXED && attempt < ATTEMPTS && !is_snapshot() {
+                continue;
+            }
+            for &(segment, word) in &segments {
+                for slot in word.live() {
+                    // SAFETY: the word was loaded in the section of the guard.
+                    let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
+                    let Some(entry) = entry else { continue };
+                    // While other threads replace entries all the time, an entry may be seen in its
+                    // old place and in its new one.
+                    let is_double = !F::BOXED
+                        && attempt >= ATTEMPTS
+                        && self.collected[before..].iter().any(|other| self.keys.same(other, entry));
+                    if !is_double && is_wanted(entry) {
+                        self.collected.push(entry);
+                    }
+                }
+            }
+            return;
+        }
+        let next = array.next().expect("a bucket moves to the next array");
+        if next.bits() >= array.bits() {
+            let added = next.bits() - array.bits();
+            (bucket << added..(bucket + 1) << added).for_each(|part| self.collect(next, part, is_wanted));
+        } else {
+            // The bucket has entries of others, which the iteration has seen there or will see.
+            let keys = self.keys;
+            let is_here = |entry: &E| array.bucket_of(keys.hash(entry)) == bucket && is_wanted(entry);
+            self.collect(next, bucket >> (array.bits() - next.bits()), &is_here);
+        }
+    }
+}
+
+impl<'g, E, F: Form, K: Keys<E>> Iterator for Iter<'g, E, F, K> {
+    type Item = &'g E;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'g E> {
+        loop {
+            while let Some(slot) = self.slots.next() {
+                // SAFETY: the word was loaded in the section of the guard, as long as which the
+                // entry lives.
+                if let Some(entry) = unsafe { F::get(self.segment.slot(slot), Expected::Any) } {
+                    return Some(unsafe { entry.as_ref() });
+                }
+            }
+            if let Some(entry) = self.collected.pop() {
+                return Some(entry);
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
+    }
+}
+
+impl<E, F: Form, K: Keys<E>> FusedIterator for Iter<'_, E, F, K> {}

@@ -1,0 +1,449 @@
+//! Growing and shrinking: the entries move to an array of another size, bucket by bucket, while
+//! lookups and updates continue.
+//!
+//! A thread begins a resize by linking an empty array to the present one. From then on each thread
+//! that inserts or removes entries moves some buckets now and then. No thread waits for readers in
+//! order to grow a table, and there is no background thread. Whoever moves the last bucket publishes
+//! the new array, and passes the old one to the domain, which frees it after a grace period.
+//!
+//! To move a bucket, a thread locks it, copies its slots, and marks it as moved. Lookups and updates
+//! that find the mark go on in the next array. A growth takes one bucket at a time. A shrink takes
+//! all buckets that become one: none of them is marked before all are copied. No other thread can
+//! find the new bucket before a mark, so it needs no lock.
+//!
+//! **Hashing.** Boxed slots have 16 bits of the hash, which show where entries go until the table
+//! has grown by a factor of 2^16. Otherwise keys are hashed, by user code, before the bucket is
+//! locked. Under the lock, the entries are compared with those that were hashed by their addresses.
+//! If `Hash` panics, the bucket stays as it is, and another thread tries again. As long as `Hash`
+//! panics, the resize does not end, and lookups and updates stay right. The table cannot grow
+//! further, so operations take time in proportion to the entries per bucket.
+//!
+//! **Several resizes.** The next one begins when the array of the last one is published. So a growth
+//! may begin while readers are in sections that saw earlier arrays. These arrays take less memory
+//! together than the present one. A shrink begins only when no earlier array is left. Otherwise a
+//! table that grows and shrinks behind one reader could collect arrays.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use relativist_core::sync::{Backoff, Cell, Relaxed, local, yield_now};
+use relativist_core::unwind::contain;
+
+use crate::array::{AllocError, Array, Segment};
+use crate::form::{Expected, Form, Readers};
+use crate::table::{Keys, Locked, Section, Table, lock};
+use crate::word::{Hash, Tag, Word};
+
+/// The maximum number of bits by which one resize changes the number of buckets. A thread that
+/// shrinks a table locks all buckets that become one.
+const MAX_STEP: u32 = 3;
+/// The number of buckets that a thread moves at a time.
+const CHUNK: usize = if cfg!(relativist_loom) { 1 } else { 64 };
+/// A thread moves a chunk after as many insertions and removals.
+const INTERVAL: u32 = if cfg!(relativist_loom) { 1 } else { 16 };
+
+local! {
+    /// The number of insertions and removals of this thread during resizes.
+    static HELPED: Cell<u32> = Cell::new(0);
+}
+
+/// Counts a call, and returns true once in `interval` calls, a power of two.
+#[inline(always)]
+pub(crate) fn is_turn(calls: &Cell<u32>, interval: u32) -> bool {
+    let call = calls.get().wrapping_add(1);
+    calls.set(call);
+    call & (interval - 1) == 0
+}
+
+/// What came of moving a bucket.
+#[derive(PartialEq, Eq)]
+enum Split {
+    Moved,
+    /// Another thread has moved it.
+    WasMoved,
+    /// `Hash` has panicked.
+    Failed,
+}
+
+/// How an update has changed the number of entries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Inserted,
+    Removed,
+}
+
+impl<E, F: Form> Table<E, F> {
+    /// The maximum number of entries in as many buckets, before a table grows: 4.5 per bucket, or
+    /// 4.25 if entries are boxed.
+    const MAX_LOAD: (usize, usize) = if F::BOXED { (17, 4) } else { (9, 2) };
+
+    /// Returns the number of entries that this number of buckets has room for.
+    pub(crate) fn room(bits: u32) -> usize {
+        let (entries, buckets) = Self::MAX_LOAD;
+        ((1usize << bits) * entries) / buckets
+    }
+
+    /// Returns the binary logarithm of the smallest number of buckets with room for this number of
+    /// entries. A number beyond all memory has no room: its array cannot be allocated.
+    pub(crate) fn bits_for(entries: usize) -> u32 {
+        let bounds = Array::<E, F>::MIN_BITS..=Array::<E, F>::MAX_BITS;
+        bounds.into_iter().find(|&bits| Self::room(bits) >= entries).unwrap_or(Array::<E, F>::MAX_BITS + 1)
+    }
+}
+
+impl<E, F: Form> Section<'_, E, F> {
+    /// Counts an insertion or a removal in an array, and begins a resize if one is needed.
+    #[inline(always)]
+    pub(crate) fn count<'g>(&'g self, array: Array<'g, E, F>, change: Change) {
+        // The table may have been cleared since the entry came into the array.
+        let count = &array.family().count;
+        let n = if change == Change::Inserted { 1 } else { -1 };
+        if F::Domain::with_index(self.guard(), |index| count.add(n, || index)) {
+            self.check_size(change);
+        }
+    }
+
+    #[cold]
+    fn check_size<'g>(&'g self, change: Change) {
+        /// Small tables grow by more: less is moved, and the memory hardly counts.
+        const SMALL_BITS: u32 = 8;
+        let array = self.array();
+        let (entries, bits) = (array.family().count.sum(), array.bits());
+        let wanted = match change {
+            Change::Inserted if entries > Table::<E, F>::room(bits) => {
+                let wanted = Table::<E, F>::bits_for(entries);
+                if bits < SMALL_BITS { wanted.max(bits + 2) } else { wanted }
+            }
+            // After shrinking, the number of entries may still double before the table grows.
+            Change::Removed if entries < Table::<E, F>::room(bits) / 16 && bits > self.table.floor => {
+                Table::<E, F>::bits_for(2 * entries).max(self.table.floor)
+            }
+            _ => return,
+        };
+        // Without memory the table stays as it is, and a later update tries again.
+        _ = self.table.begin(array, wanted);
+    }
+
+    /// Moves some buckets now and then, if a resize is in progress.
+    #[inline(always)]
+    pub(crate) fn help<'g>(&'g self, keys: &impl Keys<E>) {
+        let array = self.array();
+        if let Some(next) = array.next() {
+            self.help_in_turn(array, next, keys);
+        }
+    }
+
+    #[cold]
+    fn help_in_turn<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) {
+        if HELPED.with(|helped| is_turn(helped, INTERVAL)) || array.len() <= CHUNK {
+            self.move_chunk(array, next, keys);
+        }
+    }
+
+    /// Moves the next chunk of buckets. When each chunk was claimed by some thread, chunks are
+    /// claimed again: a thread may have failed, or may not run for long. Returns false if `Hash`
+    /// has panicked.
+    #[inline(never)]
+    fn move_chunk<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) -> bool {
+        let mut has_failed = false;
+        let targets = array.len().min(next.len());
+        let chunk = CHUNK.min(targets);
+        let first = array.claim() % (targets / chunk) * chunk;
+        let moved = if next.len() > array.len() {
+            let mut hashed = Hashed::default();
+            let mut split = |bucket| self.split(array, bucket, next, keys, &mut hashed);
+            let is_moved = |&bucket: &usize| {
+                let split = split(bucket);
+                has_failed |= split == Split::Failed;
+                split == Split::Moved
+            };
+            (first..first + chunk).filter(is_moved).count()
+        } else {
+            let sources = array.len() / next.len();
+            let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
+            (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources
+        };
+        if array.count_moved(moved) {
+            self.finish(array, next);
+        }
+        !has_failed
+    }
+
+    /// Publishes the array to which all buckets have moved, unless the table was cleared meanwhile.
+    fn finish<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>) {
+        let statistic = if next.len() > array.len() { &self.table.grows } else { &self.table.shrinks };
+        // Relaxed: a statistic.
+        statistic.fetch_add(1, Relaxed);
+        next.family().count.size_changed(next.len());
+        if self.table.array.replace(array, next) {
+            // The bytes count as none. A bound on them would let insertions wait for readers, and
+            // the arrays that wait take less memory than the table.
+            // SAFETY: lookups that begin now start at the next array.
+            unsafe {
+                self.table.domain.defer(self.guard(), array.into_raw(), 0, |raw| Array::<E, F>::from_raw(raw).free())
+            };
+        }
+    }
+
+    /// Moves a bucket to several of a larger array.
+    fn split<'g>(
+        &'g self,
+        array: Array<'g, E, F>,
+        bucket: usize,
+        next: Array<'g, E, F>,
+        keys: &impl Keys<E>,
+        hashed: &mut Hashed<'g, E>,
+    ) -> Split {
+        let first = array.bucket_at(bucket);
+        let by_windows = array.moves_by_windows(next);
+        let locked = loop {
+            if first.word().is_moved() {
+                return Split::WasMoved;
+            }
+            if !by_windows && !hashed.hash_all(first, keys) {
+                return Split::Failed;
+            }
+            let Some(locked) = lock(array, first) else { return Split::WasMoved };
+            if by_windows || hashed.are_all_of(&locked) {
+                break locked;
+            }
+            locked.unlock();
+        };
+        let added_bits = next.bits() - array.bits();
+        let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
+        for (index, (segment, slot, tag)) in locked.live().enumerate() {
+            let from = segment.slot(slot);
+            // SAFETY: the slot is live, under the lock.
+            let window = unsafe { F::window::<E>(from) };
+            // Uses only the added bits of the hash. The others might differ from those of the
+            // bucket, if `Hash` returns something else each time.
+            let (part, window) = if by_windows {
+                (array.part_by_window(window, next), window)
+            } else {
+                let hash = hashed.hashes[index];
+                (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
+            };
+            let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket << added_bits | part)));
+            // SAFETY: no other thread can find the bucket before the mark; the slot is live.
+            unsafe { target.add(from, tag, window) };
+        }
+        // SAFETY: all live slots are copied.
+        unsafe { self.leave_behind(locked) };
+        Split::Moved
+    }
+
+    /// Moves several buckets to one of a smaller array. Returns false if another thread has moved
+    /// them. Threads that hold several locks take them in this order, and no thread that holds one
+    /// waits for an earlier one.
+    fn merge<'g>(&'g self, array: Array<'g, E, F>, sources: Range<usize>, next: Array<'g, E, F>) -> bool {
+        let bucket = sources.start / sources.len();
+        let mut locked: [Option<Locked<'g, E, F>>; 1 << MAX_STEP] = [const { None }; 1 << MAX_STEP];
+        for (place, source) in locked.iter_mut().zip(sources) {
+            *place = lock(array, array.bucket_at(source));
+            if place.is_none() {
+                // This is the first one, because all are marked under all locks.
+                return false;
+            }
+        }
+        let mut target = Target::new(next.bucket_at(bucket));
+        for source in locked.iter().flatten() {
+            for (segment, slot, tag) in source.live() {
+                let from = segment.slot(slot);
+                // SAFETY: as in `split`.
+                unsafe { target.add(from, tag, F::window::<E>(from)) };
+            }
+        }
+        // SAFETY: all live slots are copied.
+        locked.into_iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
+        true
+    }
+
+    /// Marks a bucket as moved, and unlocks it.
+    ///
+    /// # Safety
+    ///
+    /// All live slots of the bucket were copied to the next array.
+    unsafe fn leave_behind<'g>(&'g self, mut locked: Locked<'g, E, F>) {
+        let later = locked.first.chain(locked.word).nth(1).map(|(segment, _)| segment);
+        locked.word = Word::MOVED_AWAY;
+        locked.unlock();
+        let Some(later) = later else { return };
+        let segments = std::iter::successors(Some(later), |segment| segment.later()).count();
+        // SAFETY: lookups that begin now do not find them.
+        unsafe {
+            self.table.domain.defer(self.guard(), later.into_raw(), segments * Segment::<E, F>::BYTES, |raw| {
+                Segment::<E, F>::free_chain(Some(Segment::from_raw(raw)));
+            });
+        }
+    }
+}
+
+impl<E, F: Form> Table<E, F> {
+    /// Begins a resize of `array` if none is in progress, and if it may begin now. Returns whether
+    /// one is in progress.
+    fn begin(&self, array: Array<'_, E, F>, wanted: u32) -> Result<bool, AllocError> {
+        let bits = array.bits();
+        if array.next().is_some() {
+            return Ok(true);
+        }
+        if wanted == bits || wanted < bits && array.has_ancestors() {
+            return Ok(false);
+        }
+        let next = array.successor(wanted.clamp(bits.saturating_sub(MAX_STEP), bits + MAX_STEP))?;
+        if !array.set_next(next) {
+            // SAFETY: no other thread has found it.
+            unsafe { next.free() };
+        }
+        Ok(true)
+    }
+
+    /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,
+    /// because entries come and go meanwhile. Waits for readers if the table has to shrink. Gives up
+    /// if `Hash` panics again and again.
+    ///
+    /// The caller is not in a read section of the domain, if the table may have to shrink.
+    fn resize(&self, wanted: impl Fn(&Self, u32) -> u32, keys: &impl Keys<E>) -> Result<(), AllocError> {
+        let mut backoff = Backoff::new();
+        let mut failures = 0;
+        loop {
+            let section = self.enter();
+            let array = section.array();
+            if let Some(next) = array.next() {
+                failures += u32::from(!section.move_chunk(array, next, keys));
+                if failures == 3 {
+                    // The key of some entry cannot be hashed. All other buckets have moved by now,
+                    // or nearly so.
+                    return Ok(());
+                }
+                if section.array() == array && array.is_claimed(array.len().min(next.len()).div_ceil(CHUNK)) {
+                    // Other threads move the last buckets.
+                    yield_now();
+                }
+                continue;
+            }
+            let wanted = wanted(self, array.bits());
+            if wanted == array.bits() {
+                return Ok(());
+            }
+            if !self.begin(array, wanted)? {
+                drop(section);
+                self.domain.wait();
+                backoff.wait();
+            }
+        }
+    }
+
+    /// Makes room for `additional` more entries. Waits for no reader.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the table stays as it was.
+    pub fn reserve(&self, additional: usize, keys: &impl Keys<E>) -> Result<(), AllocError> {
+        let wanted = Self::bits_for(self.len().saturating_add(additional));
+        Array::<E, F>::check(wanted)?;
+        self.resize(|_, bits| wanted.max(bits), keys)
+    }
+
+    /// Shrinks the table as far as its entries permit, and waits for readers.
+    ///
+    /// The caller is not in a read section of the domain: it would wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the table stays as it was.
+    pub fn shrink_to_fit(&self, keys: &impl Keys<E>) -> Result<(), AllocError> {
+        self.resize(|table, bits| Self::bits_for(table.len()).min(bits), keys)
+    }
+}
+
+/// The entries of a bucket and their hashes.
+struct Hashed<'g, E> {
+    entries: Vec<&'g E>,
+    hashes: Vec<Hash>,
+}
+
+impl<E> Default for Hashed<'_, E> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), hashes: Vec::new() }
+    }
+}
+
+impl<'g, E> Hashed<'g, E> {
+    /// Hashes the entries of the bucket of this first segment. Returns false if `Hash` panics.
+    fn hash_all<F: Form>(&mut self, first: Segment<'g, E, F>, keys: &impl Keys<E>) -> bool {
+        self.entries.clear();
+        self.hashes.clear();
+        for (segment, word) in first.chain(first.word()) {
+            // SAFETY: the words were loaded in a read section that lasts for `'g`.
+            let get = |slot| unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
+            self.entries.extend(word.live().filter_map(get));
+        }
+        let mut is_done = false;
+        contain(|| {
+            self.hashes.extend(self.entries.iter().map(|entry| keys.hash(entry)));
+            is_done = true;
+        });
+        is_done
+    }
+
+    /// Returns whether the bucket still has the same entries, in the same order.
+    fn are_all_of<F: Form>(&self, locked: &Locked<'g, E, F>) -> bool {
+        // SAFETY: the slots are live, and the bucket is locked.
+        let get = |(segment, slot, _): (Segment<'g, E, F>, _, _)| unsafe { F::get(segment.slot(slot), Expected::Any) };
+        locked.live().filter_map(get).eq(self.entries.iter().map(|&entry| NonNull::from(entry)))
+    }
+}
+
+impl<'g, E, F: Form> Locked<'g, E, F> {
+    /// Returns the live slots and their tags.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (Segment<'g, E, F>, usize, Tag)> + use<'g, E, F> {
+        let chain = self.first.chain(self.word);
+        chain.flat_map(|(segment, word)| word.live().map(move |slot| (segment, slot, word.tag(slot))))
+    }
+}
+
+/// A bucket of the next array that is being filled, and that no other thread can find.
+struct Target<'g, E, F> {
+    first: Segment<'g, E, F>,
+    word: Word,
+    /// The last segment, in which slots are free from `used` on.
+    last: Segment<'g, E, F>,
+    used: usize,
+}
+
+impl<E, F> Clone for Target<'_, E, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E, F> Copy for Target<'_, E, F> {}
+
+impl<'g, E, F: Form> Target<'g, E, F> {
+    fn new(first: Segment<'g, E, F>) -> Self {
+        Self { first, word: Word::EMPTY, last: first, used: 0 }
+    }
+
+    /// Adds a copy of a slot.
+    ///
+    /// # Safety
+    ///
+    /// No other thread can find the bucket, and the slot is live and its bucket locked.
+    unsafe fn add(&mut self, from: *const F::Slot<E>, tag: Tag, window: u16) {
+        if self.used == Word::SLOTS {
+            let added = Segment::allocate();
+            self.last.set_later(Some(added));
+            (self.last, self.used) = (added, 0);
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { F::copy::<E>(from, self.last.slot(self.used), window) };
+        if self.last == self.first {
+            self.word = self.word.with_tag(self.used, tag);
+        } else {
+            self.last.set_word(self.last.word().with_tag(self.used, tag));
+            self.word = self.word.with_filter_of(tag);
+        }
+        self.first.set_word(self.word);
+        self.used += 1;
+    }
+}

@@ -1,0 +1,6 @@
+//! The table against a model, and under threads, in each form.
+#![cfg(not(relativist_loom))]
+
+mod model;
+mod scene;
+mod threads;

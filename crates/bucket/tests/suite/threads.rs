@@ -1,0 +1,166 @@
+//! Threads that look up, update, iterate and clear at the same time.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+use relativist_bucket::{Boxed, Holds, Inline, Private, Table};
+
+use crate::scene::{Chosen, Entry, Random};
+
+/// T1: keys that stay are found by each lookup, and seen once by each iteration, while other keys
+/// come and go, and the table grows and shrinks.
+fn residents_are_found<F: Holds<Entry>>(shared: u64, rounds: u64)
+where
+    Table<Entry, F>: Sync,
+{
+    const RESIDENTS: u64 = 100;
+    let keys = Chosen { shared };
+    let table: Table<Entry, F> = Table::new(0).unwrap();
+    for key in 0..RESIDENTS {
+        table.enter().insert(keys.hash_of(key), Entry::new(key, 0), &keys);
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (table, done) = (&table, &done);
+        scope.spawn(move || {
+            let mut random = Random(7);
+            while !done.load(Relaxed) {
+                let section = table.enter();
+                for _ in 0..100 {
+                    let key = random.below(RESIDENTS);
+                    let entry = section.find(keys.hash_of(key), |entry| entry.key == key).expect("a resident");
+                    assert_eq!(entry.value, *entry.boxed);
+                }
+                let mut seen = [0; RESIDENTS as usize];
+                for entry in section.iter(&keys).filter(|entry| entry.key < RESIDENTS) {
+                    seen[entry.key as usize] += 1;
+                }
+                assert_eq!(seen, [1; RESIDENTS as usize]);
+            }
+        });
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let mut random = Random(writer);
+                    for round in 0..rounds {
+                        let keys_of_round = (round * 2 + writer + 1) * 100_000..;
+                        let keys_of_round = keys_of_round.take(3000);
+                        for key in keys_of_round.clone() {
+                            table.enter().insert(keys.hash_of(key), Entry::new(key, round), &keys);
+                            let resident = random.below(RESIDENTS);
+                            table.enter().insert(keys.hash_of(resident), Entry::new(resident, key), &keys);
+                        }
+                        for key in keys_of_round {
+                            let is_it = |entry: &Entry| entry.key == key;
+                            let section = table.enter();
+                            let removed = section.remove(keys.hash_of(key), is_it, &keys);
+                            assert_eq!(*removed.expect("only this thread removes it").boxed, round);
+                        }
+                        if round % 4 == 3 {
+                            table.shrink_to_fit(&keys).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Relaxed);
+    });
+    assert_eq!(table.len(), RESIDENTS as usize);
+}
+
+#[test]
+fn residents() {
+    residents_are_found::<Boxed>(1, 12);
+    residents_are_found::<Inline>(1, 12);
+    residents_are_found::<Private>(1, 6);
+    residents_are_found::<Boxed>(8, 6);
+    residents_are_found::<Inline>(8, 6);
+}
+
+/// T3: increments by several threads are not lost, and each key is in the table once, though
+/// others clear it: what was counted before a clear is gone as a whole.
+fn increments_are_not_lost<F: Holds<Entry>>() {
+    let keys = Chosen { shared: 4 };
+    let table: Table<Entry, F> = Table::new(0).unwrap();
+    let total = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for thread in 0..3u64 {
+            let (table, total) = (&table, &total);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                for _ in 0..30_000 {
+                    let key = random.below(64);
+                    let hash = keys.hash_of(key);
+                    let section = table.enter();
+                    loop {
+                        let found = section.find(hash, |entry| entry.key == key);
+                        let value = found.map_or(1, |entry| entry.value + 1);
+                        let entry = Entry::new(key, value);
+                        let is_done = match found {
+                            Some(found) => section.replace(hash, found, entry, &keys).is_ok(),
+                            None => section.try_insert(hash, entry, &keys).is_ok(),
+                        };
+                        if is_done {
+                            break;
+                        }
+                    }
+                    total.fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    let sum: u64 = table.into_entries().map(|entry| entry.value).sum();
+    assert_eq!(sum, total.load(Relaxed));
+}
+
+#[test]
+fn increments() {
+    increments_are_not_lost::<Boxed>();
+    increments_are_not_lost::<Inline>();
+    increments_are_not_lost::<Private>();
+}
+
+/// A thread clears the table again and again while others insert, remove and look up their own
+/// keys. An entry that a thread inserts is found or was cleared; none is dropped twice or leaked
+/// (sanitizers), and at the end the number of entries is right.
+fn clearing<F: Holds<Entry>>() {
+    let keys = Chosen { shared: 2 };
+    let table: Table<Entry, F> = Table::new(0).unwrap();
+    thread::scope(|scope| {
+        let table = &table;
+        let workers: Vec<_> = (0..2u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut random = Random(thread);
+                    for n in 0..60_000 {
+                        let key = random.below(2000) * 2 + thread;
+                        let hash = keys.hash_of(key);
+                        let section = table.enter();
+                        if random.below(3) > 0 {
+                            section.insert(hash, Entry::new(key, n), &keys);
+                        } else if let Some(entry) = section.remove(hash, |entry| entry.key == key, &keys) {
+                            assert_eq!(entry.value, *entry.boxed);
+                            assert!(section.find(hash, |entry| entry.key == key).is_none());
+                        }
+                    }
+                })
+            })
+            .collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            table.clear().unwrap();
+            thread::yield_now();
+        }
+    });
+    let entries = table.enter().iter(&keys).count();
+    assert_eq!(table.len(), entries);
+    table.clear().unwrap();
+    assert_eq!((table.len(), table.enter().iter(&keys).count()), (0, 0));
+}
+
+#[test]
+fn clears() {
+    clearing::<Boxed>();
+    clearing::<Inline>();
+    clearing::<Private>();
+}

@@ -136,8 +136,8 @@ fn expand(mut input: DeriveInput) -> Result<Tokens> {
     // The `unsafe impl` is sound if `bounds` has the types of all fields. These are the types that
     // the macro has seen, but an attribute macro or a macro in place of a type may have produced
     // others since. So `_check`, which is never called, compiles only if the macro has seen all
-    // fields, and their real types are `Relocatable` under these bounds. A trait of its own is where
-    // `Self` has the same meaning as in the type.
+    // fields, and their real types are `Relocatable` under these bounds. It is a method because the
+    // bounds may contain `Self`.
     Ok(quote! {
         const _: () = {
             #[automatically_derived]

@@ -1,5 +1,5 @@
-//! Types that derive `Relocatable`, without unsafe code. Types that cannot derive it are in examples
-//! of the documentation.
+//! Types that derive `Relocatable`, without unsafe code. Types that cannot derive it are examples in
+//! the documentation.
 
 #![forbid(unsafe_code)]
 // The bounds that the macro adds must not look like repetitions by the user.

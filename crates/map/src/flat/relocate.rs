@@ -56,8 +56,8 @@ use crate::set::HashSet;
 /// accounts.pin().insert(7, Account { owner: "Ada".into(), balance: 10 });
 /// ```
 ///
-/// Types that are not `Relocatable`, and those of other crates, which may have an atomic inside, can
-/// be stored behind a `Box` or an `Arc`. These are always `Relocatable`:
+/// A type that is not `Relocatable`, or is from another crate and may have an atomic inside, can be
+/// stored behind a `Box` or an `Arc`. These are always `Relocatable`:
 ///
 /// ```compile_fail,E0277
 /// use relativist::flat::FlatMap;

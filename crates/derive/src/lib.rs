@@ -92,9 +92,9 @@ struct Readme;
 /// # Limits
 ///
 /// * A union is refused: it does not say which of its fields is in use. Store a `Box` of it.
-/// * The generated code finds the trait by the path `::relativist::Relocatable`. A crate that
-///   depends on `relativist` under another name needs `extern crate other_name as relativist;` in
-///   its root.
+/// * The generated code names the trait `::relativist::Relocatable`, so the crate must depend on
+///   `relativist` itself. If it does so under another name, it needs
+///   `extern crate other_name as relativist;` in its root.
 ///
 /// ```compile_fail
 /// #[derive(relativist::Relocatable)] // error: a union cannot derive `Relocatable`

@@ -1,5 +1,4 @@
-//! Types that derive `Relocatable`, without unsafe code. Types that cannot derive it are examples in
-//! the documentation.
+//! Types that derive `Relocatable`, without unsafe code. The documentation has those that cannot.
 
 #![forbid(unsafe_code)]
 // The bounds that the macro adds must not look like repetitions by the user.

@@ -8,8 +8,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 version=1.85
-crates=(relativist-core relativist-rcu relativist-table relativist relativist-cache relativist-memcache relativist-capi)
-for crate in core rcu table map cache memcache capi; do
+crates=(relativist-core relativist-rcu relativist-table relativist-derive relativist relativist-cache relativist-memcache relativist-capi)
+for crate in core rcu table derive map cache memcache capi; do
   grep -qx "rust-version = \"$version\"" "crates/$crate/Cargo.toml" || {
     echo "msrv: crates/$crate/Cargo.toml does not promise Rust $version" >&2
     exit 1

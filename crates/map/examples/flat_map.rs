@@ -9,15 +9,13 @@ use std::thread;
 use relativist::{FlatMap, FlatSet, Relocatable};
 
 /// 32 bytes with its key.
+#[derive(Relocatable)]
 struct Session {
     user: u32,
     started: u64,
     /// Changed in place, so it is behind a pointer.
     requests: Arc<AtomicU64>,
 }
-
-// SAFETY: all fields are `Relocatable`.
-unsafe impl Relocatable for Session {}
 
 fn main() {
     let sessions = FlatMap::new();

@@ -102,6 +102,7 @@
 //!
 //! **Features.**
 //!
+//! * `derive` (by default): the macro `#[derive(Relocatable)]`, see [`Relocatable`].
 //! * `serde`: `Serialize` and `Deserialize` for maps and sets.
 //! * `rayon`: `par_iter` on handles, and `collect` and `par_extend` into maps and sets.
 //! * `contention`: counts the contention on locks of buckets and resizers, see

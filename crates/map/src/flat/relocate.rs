@@ -22,6 +22,9 @@ use std::task::Waker;
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant, SystemTime};
 
+#[cfg(feature = "derive")]
+pub use relativist_derive::Relocatable;
+
 use super::map::FlatMap;
 use super::set::FlatSet;
 use crate::map::HashMap;
@@ -36,25 +39,25 @@ use crate::set::HashSet;
 /// atomic in the entry itself: a thread could lock or change the old copy, and other threads would
 /// not see that.
 ///
-/// The trait is implemented for many types of the standard library for which this holds. Implement
-/// it for your own types if all their fields have it. (Types of other crates may have an atomic
-/// inside.) Without `unsafe`, store a `Box` or an `Arc` of the type, which are always
-/// `Relocatable`:
+/// The trait is implemented for many types of the standard library for which this holds. Derive it
+/// for your own types: that compiles if all their fields are `Relocatable`. The feature `derive`,
+/// a default, offers the macro.
 ///
 /// ```
 /// use relativist::flat::{FlatMap, Relocatable};
 ///
+/// #[derive(Relocatable)]
 /// struct Account {
 ///     owner: String,
 ///     balance: i64,
 /// }
 ///
-/// // SAFETY: both fields are `Relocatable`.
-/// unsafe impl Relocatable for Account {}
-///
 /// let accounts = FlatMap::new();
 /// accounts.pin().insert(7, Account { owner: "Ada".into(), balance: 10 });
 /// ```
+///
+/// A type that is not `Relocatable`, or is from another crate and may have an atomic inside, can be
+/// stored behind a `Box` or an `Arc`. These are always `Relocatable`:
 ///
 /// ```compile_fail,E0277
 /// use relativist::flat::FlatMap;
@@ -80,11 +83,11 @@ use crate::set::HashSet;
 /// space.
 // The message has the advice in short, because the compiler sometimes leaves out the notes.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not `Relocatable`, so a flat map cannot store it: implement the trait, store an `Arc<{Self}>`, or use \
+    message = "`{Self}` is not `Relocatable`, so a flat map cannot store it: derive the trait, store an `Arc<{Self}>`, or use \
                `relativist::HashMap`",
     label = "not `Relocatable`",
-    note = "if no code changes a field of `{Self}` through a shared reference, as with atomics and mutexes, \
-            `unsafe impl relativist::Relocatable for {Self} {{}}` is sound",
+    note = "`#[derive(relativist::Relocatable)]` implements the trait for a type of yours if all its fields are \
+            `Relocatable`",
     note = "an `Arc` or a `Box` of any type that is `Send + Sync + 'static` is `Relocatable`",
     note = "`relativist::HashMap` and `HashSet` store any type that is `Send + Sync + 'static`"
 )]

@@ -104,10 +104,11 @@ pub const CRATES: &[Crate] = &[
         forbidden: &[ATOMICS],
         ..CRATE
     },
+    Crate { name: "relativist-derive", folder: "derive", tests_use: &["relativist"], ..CRATE },
     Crate {
         name: "relativist",
         folder: "map",
-        uses: &["relativist-core", "relativist-rcu", "relativist-table"],
+        uses: &["relativist-core", "relativist-rcu", "relativist-table", "relativist-derive"],
         layers: &[
             "design results",
             "(access builder bulk fill iter map private set)",

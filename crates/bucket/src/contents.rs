@@ -18,6 +18,7 @@ use relativist_core::unwind::contain;
 use crate::array::{AllocError, Array, Segment};
 use crate::form::{Expected, Form, Holds, Readers};
 use crate::table::Table;
+use crate::word::Hash;
 
 impl<E, F: Holds<E>> Table<E, F> {
     /// Removes all entries at once. Takes constant time, and time in proportion to the entries to
@@ -72,19 +73,41 @@ impl<E, F: Holds<E>> Table<E, F> {
             }
         }
     }
+}
 
-    /// Takes all entries out of the table. The table is empty afterwards.
+impl<E, F: Form> Table<E, F> {
+    /// Takes all entries out of the table.
     pub fn into_entries(self) -> IntoEntries<E, F> {
         // SAFETY: no other thread uses the table.
         let array: Array<'static, E, F> = unsafe { self.array.load() };
-        // Only the arrays are used from here on. A private domain is dropped at the end of this
-        // function: it drops entries that were removed before.
-        let (bucket, entries) = (0, Vec::new());
         // SAFETY: the table is forgotten, so the domain is read once.
         let domain = unsafe { std::ptr::read(&raw const self.domain) };
         forget(self);
+        // A private domain drops what was removed before.
         drop(domain);
-        IntoEntries { array, bucket, entries }
+        IntoEntries(Walk::of(array))
+    }
+
+    /// Returns the entries, which the caller may change, except for their hashes and keys.
+    pub fn entries_mut(&mut self) -> EntriesMut<'_, E, F> {
+        // SAFETY: no other thread uses the table as long as it is borrowed.
+        EntriesMut(Walk::of(unsafe { self.array.load() }))
+    }
+
+    /// Finds an entry, which the caller may change, except for its hash and key.
+    pub fn find_mut(&mut self, hash: Hash, mut is_match: impl FnMut(&E) -> bool) -> Option<&mut E> {
+        // SAFETY: no other thread uses the table as long as it is borrowed.
+        let mut array: Array<'_, E, F> = unsafe { self.array.load() };
+        let mut first = array.bucket(hash);
+        while first.word().is_moved() {
+            array = array.next().expect("a bucket moves to the next array");
+            first = array.bucket(hash);
+        }
+        first.chain(first.word()).find_map(|(segment, word)| {
+            // SAFETY: as above. The pointer was made for changes when the entry was inserted.
+            let found = unsafe { segment.find(word.matches(hash.tag()), array.expected(hash), &mut is_match) };
+            found.map(|(_, mut entry)| unsafe { entry.as_mut() })
+        })
     }
 }
 
@@ -188,27 +211,26 @@ impl<E, F: Form> Drop for Table<E, F> {
     /// collections.
     fn drop(&mut self) {
         // SAFETY: no thread uses the table any more.
-        let array: Array<'_, E, F> = unsafe { self.array.load() };
-        drop(IntoEntries { array, bucket: 0, entries: Vec::new() });
+        let array: Array<'static, E, F> = unsafe { self.array.load() };
+        drop(IntoEntries(Walk::of(array)));
     }
 }
 
-/// The entries of a table that no longer exists; see [`Table::into_entries`].
-pub struct IntoEntries<E, F: Form> {
-    array: Array<'static, E, F>,
+/// A walk over the entries of a table that no other thread uses.
+struct Walk<'t, E, F: Form> {
+    array: Array<'t, E, F>,
     /// The next bucket of the array.
     bucket: usize,
-    /// The entries of the bucket before it.
+    /// What is left of the bucket before it.
     entries: Vec<NonNull<E>>,
 }
 
-// SAFETY: it owns its entries.
-unsafe impl<E: Send, F: Form> Send for IntoEntries<E, F> {}
-// SAFETY: it gives no access through a shared reference.
-unsafe impl<E: Sync, F: Form> Sync for IntoEntries<E, F> {}
+impl<'t, E, F: Form> Walk<'t, E, F> {
+    fn of(array: Array<'t, E, F>) -> Self {
+        Self { array, bucket: 0, entries: Vec::new() }
+    }
 
-impl<E, F: Form> IntoEntries<E, F> {
-    fn next_entry(&mut self) -> Option<NonNull<E>> {
+    fn next(&mut self) -> Option<NonNull<E>> {
         loop {
             if let Some(entry) = self.entries.pop() {
                 return Some(entry);
@@ -223,9 +245,38 @@ impl<E, F: Form> IntoEntries<E, F> {
         }
     }
 
-    /// Returns the number of entries that are left in the table, if all are.
-    pub fn upper_bound(&self) -> usize {
-        self.array.family().count.sum()
+    /// Returns bounds on the number of entries that are left.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.entries.len(), Some(self.array.family().count.sum()))
+    }
+}
+
+/// The entries of a table that no longer exists; see [`Table::into_entries`].
+pub struct IntoEntries<E, F: Form>(Walk<'static, E, F>);
+
+// SAFETY: it owns its entries.
+unsafe impl<E: Send, F: Form> Send for IntoEntries<E, F> {}
+// SAFETY: it gives no access through a shared reference.
+unsafe impl<E: Sync, F: Form> Sync for IntoEntries<E, F> {}
+
+/// The entries of a table that is borrowed mutably; see [`Table::entries_mut`].
+pub struct EntriesMut<'t, E, F: Form>(Walk<'t, E, F>);
+
+// SAFETY: it is like a mutable reference to each entry.
+unsafe impl<E: Send, F: Form> Send for EntriesMut<'_, E, F> {}
+// SAFETY: as above.
+unsafe impl<E: Sync, F: Form> Sync for EntriesMut<'_, E, F> {}
+
+impl<'t, E: 't, F: Form> Iterator for EntriesMut<'t, E, F> {
+    type Item = &'t mut E;
+
+    fn next(&mut self) -> Option<&'t mut E> {
+        // SAFETY: no other thread uses the table, and each entry is returned once.
+        self.0.next().map(|mut entry| unsafe { entry.as_mut() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
     }
 }
 
@@ -234,17 +285,21 @@ impl<E, F: Form> Iterator for IntoEntries<E, F> {
 
     fn next(&mut self) -> Option<E> {
         // SAFETY: no other code uses the entry any more.
-        self.next_entry().map(|entry| unsafe { F::move_out(entry) })
+        self.0.next().map(|entry| unsafe { F::move_out(entry) })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
     }
 }
 
 impl<E, F: Form> Drop for IntoEntries<E, F> {
     fn drop(&mut self) {
         /// Goes on when a destructor has panicked.
-        struct Rest<'i, E, F: Form>(&'i mut IntoEntries<E, F>);
+        struct Rest<'i, E, F: Form>(&'i mut Walk<'static, E, F>);
         impl<E, F: Form> Rest<'_, E, F> {
             fn dispose(&mut self) {
-                while let Some(entry) = self.0.next_entry() {
+                while let Some(entry) = self.0.next() {
                     // SAFETY: no other code uses the entry any more.
                     unsafe { F::dispose(entry) };
                 }
@@ -257,7 +312,7 @@ impl<E, F: Form> Drop for IntoEntries<E, F> {
                 unsafe { free_all(self.0.array) };
             }
         }
-        let mut rest = Rest(self);
+        let mut rest = Rest(&mut self.0);
         if F::BOXED || needs_drop::<E>() {
             rest.dispose();
         } else {

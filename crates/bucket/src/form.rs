@@ -9,6 +9,7 @@ use relativist_core::recycle;
 use relativist_core::sync::{Acquire, AtomicPtr, Release, UnsafeCell};
 use relativist_rcu::{Domain, DomainGuard, Guard, clock, read};
 
+use crate::relocate::Relocatable;
 use crate::word::{Hash, Word};
 
 /// A form of the table: the kind of its slots, and the domain of its readers.
@@ -113,19 +114,6 @@ pub trait Form: Sized + sealed::Sealed {
 /// the domain of the process, on any thread at any time. Inline entries are [`Relocatable`].
 pub unsafe trait Holds<E>: Form {}
 
-/// A type whose values may be moved while other threads read them.
-///
-/// See `relativist::Relocatable`, which is this trait.
-///
-/// # Safety
-///
-/// The type does not change through a shared reference, except behind a pointer.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be stored in the buckets of a `FlatMap`, because it does not implement `Relocatable`",
-    note = "derive `Relocatable` if no field has an atomic, a cell or a lock; otherwise store a `Box` of it, or use a `HashMap`"
-)]
-pub unsafe trait Relocatable {}
-
 /// Entries have memory of their own, and slots hold pointers to them.
 #[derive(Debug, Clone, Copy)]
 pub struct Boxed;
@@ -142,7 +130,7 @@ unsafe impl<E: Send + Sync + 'static> Holds<E> for Boxed {}
 // domain has not dropped yet.
 unsafe impl<E: Send + Sync> Holds<E> for Private {}
 // SAFETY: as required.
-unsafe impl<E: Relocatable + Send + Sync + 'static> Holds<E> for Inline {}
+unsafe impl<E: Relocatable> Holds<E> for Inline {}
 
 mod sealed {
     pub trait Domain {}

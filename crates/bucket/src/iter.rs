@@ -23,6 +23,12 @@ pub struct Iter<'g, E, F: Form, K> {
     collected: Vec<&'g E>,
 }
 
+// SAFETY: it returns references to entries, and calls `keys`. The section protects what other
+// threads find as well: what they find, the thread that made the iterator could have found.
+unsafe impl<E: Sync, F: Form, K: Sync> Send for Iter<'_, E, F, K> {}
+// SAFETY: as above.
+unsafe impl<E: Sync, F: Form, K: Sync> Sync for Iter<'_, E, F, K> {}
+
 impl<E, F: Form> Section<'_, E, F> {
     /// Returns an iterator over the entries.
     pub fn iter<'g, K: Keys<E>>(&'g self, keys: &'g K) -> Iter<'g, E, F, K> {

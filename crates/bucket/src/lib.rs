@@ -9,15 +9,17 @@ mod contents;
 pub mod design;
 mod form;
 mod iter;
+mod relocate;
 mod resize;
 mod table;
 mod update;
 mod word;
 
 pub use array::AllocError;
-pub use contents::IntoEntries;
-pub use form::{Boxed, Form, Holds, Inline, Private, Process, Readers, Relocatable};
+pub use contents::{EntriesMut, IntoEntries};
+pub use form::{Boxed, Form, Holds, Inline, Private, Process, Readers};
 pub use iter::Iter;
+pub use relocate::Relocatable;
 pub use table::{GuardOf, Keys, Section, Table};
 pub use word::Hash;
 

@@ -1,163 +1,225 @@
-//! Iterators over a map.
+//! Iterators.
 
 use std::fmt;
+use std::hash::{BuildHasher, Hash};
 use std::iter::FusedIterator;
-use std::marker::PhantomData;
 
-use relativist_rcu::read;
+use relativist_bucket::{self as bucket, Form};
 
-use crate::map::HashMap;
-use relativist_table::node::Node;
-use relativist_table::{self as raw, Entry, Prefetched};
+use crate::entry::{Entry, Hashing, Stores};
+use crate::map::Map;
+use crate::pinned::Pinned;
 
-/// An iterator over the entries of a map; see [`HashMap::iter`].
-pub struct Iter<'g, K, V> {
-    links: raw::Iter<'g>,
-    _entries: PhantomData<(&'g K, &'g V)>,
-}
+/// An iterator over the entries of a map; see [`Pinned::iter`].
+pub struct Iter<'p, K, V, S, F: Form>(pub(crate) bucket::Iter<'p, Entry<K, V>, F, Hashing<S>>);
 
-impl<'g, K, V> Iter<'g, K, V> {
-    pub(crate) fn new(links: raw::Iter<'g>) -> Self {
-        Self { links, _entries: PhantomData }
-    }
+/// An iterator over the keys of a map; see [`Pinned::keys`].
+pub struct Keys<'p, K, V, S, F: Form>(pub(crate) Iter<'p, K, V, S, F>);
 
-    #[inline]
-    pub(crate) fn next_node(&mut self) -> Option<&'g Node<K, V>> {
-        let link = self.links.next()?;
-        // SAFETY: reached in the map's table under a guard that lives for `'g`, so it is a live
-        // node of this type.
-        Some(unsafe { Node::of(link) })
-    }
-}
+/// An iterator over the values of a map; see [`Pinned::values`].
+pub struct Values<'p, K, V, S, F: Form>(pub(crate) Iter<'p, K, V, S, F>);
 
-impl<'g, K, V> Iterator for Iter<'g, K, V> {
-    type Item = (&'g K, &'g V);
+impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Form> Iterator for Iter<'p, K, V, S, F> {
+    type Item = (&'p K, &'p V);
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.next_node().map(Node::pair)
+        self.0.next().map(Entry::pair)
     }
 }
 
-impl<K, V> FusedIterator for Iter<'_, K, V> {}
+impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Form> Iterator for Keys<'p, K, V, S, F> {
+    type Item = &'p K;
 
-impl<K, V> fmt::Debug for Iter<'_, K, V> {
+    #[inline]
+    fn next(&mut self) -> Option<&'p K> {
+        self.0.next().map(|(key, _)| key)
+    }
+}
+
+impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Form> Iterator for Values<'p, K, V, S, F> {
+    type Item = &'p V;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'p V> {
+        self.0.next().map(|(_, value)| value)
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> FusedIterator for Iter<'_, K, V, S, F> {}
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> FusedIterator for Keys<'_, K, V, S, F> {}
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> FusedIterator for Values<'_, K, V, S, F> {}
+
+impl<K, V, S, F: Form> fmt::Debug for Iter<'_, K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Iter")
     }
 }
 
-/// Defines the iterators over the keys and over the values of a map. The lists are the parameters
-/// of its iterator, and the bounds for iterating.
-macro_rules! keys_and_values {
-    ($Map:ident, of: [$($of:tt)*], iterate: [$($iterate:tt)*]) => {
-        #[doc = concat!("An iterator over the keys of a map; see [`", stringify!($Map), "::keys`].")]
-        pub struct Keys<'g, $($of)*>(pub(crate) Iter<'g, $($of)*>);
-
-        impl<'g, $($of)*> Iterator for Keys<'g, $($of)*> where $($iterate)* {
-            type Item = &'g K;
-
-            #[inline]
-            fn next(&mut self) -> Option<&'g K> {
-                self.0.next().map(|(key, _)| key)
-            }
-        }
-
-        impl<$($of)*> FusedIterator for Keys<'_, $($of)*> where $($iterate)* {}
-
-        impl<$($of)*> fmt::Debug for Keys<'_, $($of)*> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("Keys")
-            }
-        }
-
-        #[doc = concat!("An iterator over the values of a map; see [`", stringify!($Map), "::values`].")]
-        pub struct Values<'g, $($of)*>(pub(crate) Iter<'g, $($of)*>);
-
-        impl<'g, $($of)*> Iterator for Values<'g, $($of)*> where $($iterate)* {
-            type Item = &'g V;
-
-            #[inline]
-            fn next(&mut self) -> Option<&'g V> {
-                self.0.next().map(|(_, value)| value)
-            }
-        }
-
-        impl<$($of)*> FusedIterator for Values<'_, $($of)*> where $($iterate)* {}
-
-        impl<$($of)*> fmt::Debug for Values<'_, $($of)*> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("Values")
-            }
-        }
-    };
+impl<K, V, S, F: Form> fmt::Debug for Keys<'_, K, V, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keys")
+    }
 }
 
-pub(crate) use keys_and_values;
-
-keys_and_values!(HashMap, of: [K, V], iterate: []);
-
-/// An iterator that moves the entries out of a map that it owns.
-pub struct IntoIter<K, V, S> {
-    map: HashMap<K, V, S>,
-    from: Position,
+impl<K, V, S, F: Form> fmt::Debug for Values<'_, K, V, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Values")
+    }
 }
 
-/// How far the entries of a map have been moved out.
-#[derive(Default)]
-pub(crate) struct Position {
-    /// Entries with smaller mixed hashes have been moved out.
-    hash: u64,
-    prefetched: Prefetched,
+/// An iterator that removes entries; see [`Pinned::extract_if`].
+#[must_use = "entries are removed as the iterator gets to them"]
+pub struct ExtractIf<'p, K, V, S, F: Form, P> {
+    /// A section of its own, within that of the handle.
+    pub(crate) pinned: Pinned<'p, K, V, S, F>,
+    pub(crate) entries: Iter<'p, K, V, S, F>,
+    pub(crate) extract: P,
 }
 
-impl<K, V, S> HashMap<K, V, S> {
-    /// Moves the next entry out of a map that the caller owns.
-    pub(crate) fn take_next(&mut self, from: &mut Position) -> Option<(K, V)> {
-        let guard = read();
-        let mut links = self.table.iter_part(from.hash, from.prefetched, &guard);
-        let link = links.next()?;
-        from.prefetched = links.prefetched;
-        // SAFETY: reached under the guard.
-        let hash = unsafe { link.as_ref() }.hash();
-        from.hash = hash.get();
-        match self.table.entry(hash, |found| found == link, &guard) {
-            // SAFETY: this thread has unlinked it, and owns the map. References to keys and values
-            // borrow the map, so none are left.
-            Entry::Occupied(entry) => Some(unsafe { Node::take(entry.remove()) }),
-            Entry::Vacant(_) => unreachable!("no other thread removes entries from a map that is owned"),
+impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>, P> Iterator for ExtractIf<'p, K, V, S, F, P>
+where
+    P: FnMut(&K, &V) -> bool,
+{
+    type Item = (&'p K, &'p V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let entry = self.entries.0.next()?;
+            if (self.extract)(&entry.key, &entry.value) && self.pinned.unlink(entry) {
+                return Some(entry.pair());
+            }
         }
     }
 }
 
-/// Moves the entries out. Their memory is freed after a grace period.
-///
-/// ```
-/// let map = relativist::HashMap::from([("a", String::from("alpha"))]);
-/// let entries: Vec<(&str, String)> = map.into_iter().collect();
-/// assert_eq!(entries, [("a", "alpha".to_string())]);
-/// ```
-impl<K, V, S> IntoIterator for HashMap<K, V, S> {
-    type Item = (K, V);
-    type IntoIter = IntoIter<K, V, S>;
+impl<K, V, S, F: Form, P> FusedIterator for ExtractIf<'_, K, V, S, F, P> where Self: Iterator {}
 
-    fn into_iter(self) -> IntoIter<K, V, S> {
-        IntoIter { map: self, from: Position::default() }
+impl<K, V, S, F: Form, P> fmt::Debug for ExtractIf<'_, K, V, S, F, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExtractIf")
     }
 }
 
-impl<K, V, S> Iterator for IntoIter<K, V, S> {
+/// An iterator that removes all entries; see [`Pinned::drain`].
+pub struct Drain<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>>(
+    pub(crate) ExtractIf<'p, K, V, S, F, fn(&K, &V) -> bool>,
+);
+
+impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Iterator for Drain<'p, K, V, S, F> {
+    type Item = (&'p K, &'p V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> FusedIterator for Drain<'_, K, V, S, F> {}
+
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Drop for Drain<'_, K, V, S, F> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> fmt::Debug for Drain<'_, K, V, S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Drain")
+    }
+}
+
+/// An iterator over the entries of a map that no other thread uses; see [`Map::iter_mut`].
+pub struct IterMut<'m, K, V, F: Form>(pub(crate) bucket::EntriesMut<'m, Entry<K, V>, F>);
+
+impl<'m, K: 'm, V: 'm, F: Form> Iterator for IterMut<'m, K, V, F> {
+    type Item = (&'m K, &'m mut V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|entry| (&entry.key, &mut entry.value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<'m, K: 'm, V: 'm, F: Form> FusedIterator for IterMut<'m, K, V, F> {}
+
+impl<K, V, F: Form> fmt::Debug for IterMut<'_, K, V, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("IterMut")
+    }
+}
+
+/// An iterator over the values of a map that no other thread uses; see [`Map::values_mut`].
+pub struct ValuesMut<'m, K, V, F: Form>(pub(crate) IterMut<'m, K, V, F>);
+
+impl<'m, K: 'm, V: 'm, F: Form> Iterator for ValuesMut<'m, K, V, F> {
+    type Item = &'m mut V;
+
+    fn next(&mut self) -> Option<&'m mut V> {
+        self.0.next().map(|(_, value)| value)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<'m, K: 'm, V: 'm, F: Form> FusedIterator for ValuesMut<'m, K, V, F> {}
+
+impl<K, V, F: Form> fmt::Debug for ValuesMut<'_, K, V, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ValuesMut")
+    }
+}
+
+/// The entries of a map that no longer exists. If it is dropped, it drops those that are left.
+pub struct IntoIter<K, V, F: Form>(bucket::IntoEntries<Entry<K, V>, F>);
+
+impl<K, V, F: Form> Iterator for IntoIter<K, V, F> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
-        self.map.take_next(&mut self.from)
+        self.0.next().map(|Entry { key, value }| (key, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
     }
 }
 
-impl<K, V, S> FusedIterator for IntoIter<K, V, S> {}
+impl<K, V, F: Form> FusedIterator for IntoIter<K, V, F> {}
 
-impl<K, V, S> fmt::Debug for IntoIter<K, V, S> {
+impl<K, V, F: Form> fmt::Debug for IntoIter<K, V, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IntoIter").field("left", &self.map.len()).finish()
+        f.write_str("IntoIter")
+    }
+}
+
+/// Moves the entries out. To iterate by reference, use `&map.pin()`.
+impl<K, V, S, F: Form> IntoIterator for Map<K, V, S, F> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V, F>;
+
+    fn into_iter(self) -> IntoIter<K, V, F> {
+        IntoIter(self.table.into_entries())
+    }
+}
+
+impl<K, V, S, F: Form> Map<K, V, S, F> {
+    /// Moves the keys out.
+    pub fn into_keys(self) -> impl Iterator<Item = K> {
+        self.into_iter().map(|(key, _)| key)
+    }
+
+    /// Moves the values out.
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([("one", 1), ("two", 2)]);
+    /// assert_eq!(map.into_values().sum::<i32>(), 3);
+    /// ```
+    pub fn into_values(self) -> impl Iterator<Item = V> {
+        self.into_iter().map(|(_, value)| value)
     }
 }

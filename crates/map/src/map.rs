@@ -1,32 +1,26 @@
-//! The map: construction, size and resizing; and what maps have in common.
+//! The map: construction, size, and access through an exclusive reference.
 
-mod access;
-mod atomic;
-mod collect;
-mod pinned;
-
-use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::marker::PhantomData;
-use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_rcu::{Guard, is_reading, read};
+use relativist_bucket::{AllocError, Boxed, Form, Inline, Private, Process, Table};
+use relativist_rcu::{Domain, Guard, is_reading};
 
 use crate::builder::Builder;
-use crate::bulk::{Drain, ExtractIf};
-use crate::iter::{Iter, Keys, Values};
-use crate::results::{Change, CompareExchangeError, ExhaustedError, OccupiedError};
-use relativist_table::Policy;
-use relativist_table::Stats;
-use relativist_table::node::Node;
-use relativist_table::{self as raw, AllocError, Link};
+use crate::entry::{Entry, Hashing, Stores};
+use crate::iter::{IterMut, ValuesMut};
+use crate::pinned::Pinned;
+
+/// The number of operations whose memory is requested at once.
+pub(crate) const BATCH: usize = 16;
 
 /// A concurrent hash map. Lookups are wait-free, even while the map grows or shrinks.
 ///
-/// Lookups, iteration and updates take a shared reference to the map and happen inside a read
-/// section. A [`pinned`](HashMap::pin) handle or the caller's [`Guard`](relativist_rcu::Guard)
-/// represents the section. References to keys and values live as long as the handle or guard:
+/// Each entry has memory of its own. It keeps its address as long as it is in the map, and may be
+/// of any type that is `Send + Sync + 'static`. [`FlatMap`] is faster for small entries.
+///
+/// [`Map`] has the methods of the map, and [`Pinned`] those of the handle that [`Map::pin`]
+/// returns.
 ///
 /// ```
 /// use relativist::HashMap;
@@ -39,44 +33,127 @@ use relativist_table::{self as raw, AllocError, Link};
 /// assert_eq!(pinned.remove("one"), Some(&11));
 /// assert!(pinned.is_empty());
 /// ```
+pub type HashMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
+
+/// A concurrent hash map that stores entries in its buckets. Lookups are wait-free, even while the
+/// map grows or shrinks.
 ///
-/// The reference that `get` returns cannot be used after the handle was dropped:
+/// It has the methods of [`HashMap`]. A hit in a map that exceeds the processor's caches takes one
+/// cache miss less, and an update allocates no entry. Take it for entries of up to some 64 bytes.
+/// Keys and values have to be [`Relocatable`](crate::Relocatable), because a resize moves entries
+/// while threads read them: that excludes atomics and locks that are not behind a pointer.
 ///
-/// ```compile_fail,E0716
-/// # let map = relativist::HashMap::from([("one", 1)]);
-/// let one = map.pin().get("one"); // error: the handle is dropped at the end of the statement
-/// assert_eq!(one, Some(&1));
-/// ```
+/// What differs from a [`HashMap`]:
 ///
-/// ```
-/// # let map = relativist::HashMap::from([("one", 1)]);
-/// let pinned = map.pin();
-/// let one = pinned.get("one");
-/// assert_eq!(one, Some(&1));
-/// ```
-///
-/// The map cannot be dropped while it is in use:
-///
-/// ```compile_fail,E0505
-/// # let map = relativist::HashMap::from([("one", 1)]);
-/// let guard = relativist::read();
-/// let one = map.get("one", &guard);
-/// drop(map); // error: borrowed
-/// assert_eq!(one, Some(&1));
-/// ```
+/// * Entries change their addresses when they move. So compare values, not addresses. Closures of
+///   [`Pinned::update`] and the like run again if the entry has moved.
+/// * Resizes hash keys. A key whose `Hash` panics or blocks keeps the map from growing: operations
+///   stay right, and take time in proportion to the entries per bucket.
 ///
 /// ```
-/// # let map = relativist::HashMap::from([("one", 1)]);
-/// let guard = relativist::read();
-/// let one = map.get("one", &guard).copied();
-/// drop(map);
-/// assert_eq!(one, Some(1));
+/// use relativist::FlatMap;
+///
+/// let map: FlatMap<u64, u64> = FlatMap::new();
+/// map.pin().insert(1, 10);
+/// assert_eq!(map.pin().get(&1), Some(&10));
 /// ```
 ///
-/// Keys and values can be inserted through a shared reference. The types of keys and values are
-/// therefore *invariant*, as in `Mutex<T>`: the compiler does not convert a map of a subtype to a
-/// map of its supertype. Otherwise a function that needs a `&'static str` could be inserted where
-/// other code expects one that takes any `&str`:
+/// ```compile_fail,E0277
+/// use relativist::FlatMap;
+/// use std::sync::atomic::AtomicU64;
+///
+/// let counters = FlatMap::new();
+/// counters.pin().insert("hits", AtomicU64::new(0)); // error: not `Relocatable`
+/// ```
+pub type FlatMap<K, V, S = RandomState> = Map<K, V, S, Inline>;
+
+/// A concurrent hash map with readers of its own: handles may be held across an `.await`, keys and
+/// values may borrow, and a reader that stays delays no other map.
+///
+/// It has the methods of [`HashMap`]. What differs:
+///
+/// | | [`PrivateMap`] | [`HashMap`] |
+/// |---|---|---|
+/// | the handle | is `Send` and `Sync`, and may be held across an `.await` | stays on its thread |
+/// | a reader that stays | delays the reclamation of this map's entries, and nothing else | delays reclamation in the whole process |
+/// | keys and values | any that are `Send + Sync`, with borrows too | must be `'static` |
+/// | removed entries | are dropped by threads that use or drop this map | are dropped on any thread |
+/// | entries that wait | not bounded while a handle stays: see [`Map::pending`] | bounded: threads wait |
+///
+/// ```
+/// use std::sync::Arc;
+/// use relativist::PrivateMap;
+///
+/// async fn fetch(url: &str) -> usize { url.len() }
+/// async fn compare(pages: Arc<PrivateMap<String, usize>>, url: &str) -> Option<bool> {
+///     let pinned = pages.pin();
+///     let known = pinned.get(url)?;
+///     let fetched = fetch(url).await; // the task may go on on another thread
+///     Some(*known == fetched)
+/// }
+/// # let pages = Arc::new(PrivateMap::from([("/".to_string(), 1)]));
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+/// # assert_eq!(runtime.block_on(runtime.spawn(compare(pages, "/"))).unwrap(), Some(true));
+/// ```
+///
+/// Entries may borrow from the stack of a function whose threads use the map:
+///
+/// ```
+/// use relativist::PrivateMap;
+///
+/// let text = String::from("to be or not to be");
+/// let words: PrivateMap<&str, usize> = PrivateMap::new();
+/// std::thread::scope(|scope| {
+///     for half in [&text[..9], &text[9..]] {
+///         let words = &words;
+///         scope.spawn(move || {
+///             for word in half.split_whitespace() {
+///                 words.pin().update_or_insert(word, |n| n + 1, 1);
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(words.pin().get("be"), Some(&2));
+/// ```
+///
+/// What is borrowed must outlive the map:
+///
+/// ```compile_fail,E0597
+/// use relativist::PrivateMap;
+///
+/// let words: PrivateMap<&str, usize> = PrivateMap::new();
+/// let text = String::from("to be or not to be"); // error: dropped before `words`
+/// words.pin().insert(&text[..2], 1);
+/// ```
+///
+/// # What waits for a handle
+///
+/// An entry that was removed or replaced is dropped when all handles of this map have been dropped
+/// that were made before, and then when a thread has removed 1024 entries or 1 MiB, calls
+/// [`Map::reclaim`], or drops the map. **Nothing bounds the number of entries that wait for a
+/// handle,** because a thread that waited might wait for its own task. Look at [`Map::pending`]
+/// where you remove entries, and slow down when it is too large.
+///
+/// Destructors of removed keys and values run in operations that remove or replace entries. So they
+/// must not take a lock that a thread holds during such an operation.
+///
+/// # Leaks and forks
+///
+/// A handle that is leaked (`std::mem::forget`) keeps the entries that are removed later from being
+/// dropped before the map is. If the map is leaked, its entries are never dropped. The child of a
+/// `fork` must not use a private map that another thread of the parent may have been using, not
+/// even for lookups: see [`Domain`].
+pub type PrivateMap<K, V, S = RandomState> = Map<K, V, S, Private>;
+
+/// A concurrent hash map, in one of three forms: [`HashMap`], [`FlatMap`] or [`PrivateMap`].
+///
+/// Operations on entries happen in a read section. [`Map::pin`] enters one and returns a handle,
+/// [`Pinned`], which has these operations. References to keys and values live as long as the
+/// handle.
+///
+/// The types of keys and values are *invariant*, as in `Mutex<T>`, because entries are inserted
+/// through a shared reference: the compiler does not convert a map of a subtype to a map of its
+/// supertype.
 ///
 /// ```compile_fail,E0308
 /// # use relativist::HashMap;
@@ -88,209 +165,118 @@ use relativist_table::{self as raw, AllocError, Link};
 /// }
 /// ```
 ///
-/// ```
-/// # use relativist::HashMap;
-/// type TakesAny = for<'a> fn(&'a str);
-/// type TakesStatic = fn(&'static str);
-///
-/// fn narrow(map: &HashMap<u32, TakesAny>, key: u32) -> Option<TakesStatic> {
-///     map.pin().get(&key).map(|&takes_any| takes_any as TakesStatic) // values that are taken out may be converted
-/// }
-/// # let map: HashMap<u32, TakesAny> = HashMap::new();
-/// # assert!(narrow(&map, 1).is_none());
-/// ```
-///
 /// # Costs and progress
 ///
 /// | operation | progress | costs |
 /// |---|---|---|
-/// | lookup | wait-free | a head and half a chain, at up to one entry per bucket |
-/// | iteration step | wait-free | the same on average: a few chains at a time are prefetched |
-/// | insert, replace, remove | blocks on updates of the same bucket | the same, a short lock, one allocation or deferred free |
-/// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt, one new entry at a time |
-/// | automatic resizing | growth waits for no reader, shrinking may | a background thread, see [`Resizing`](crate::Resizing) |
+/// | lookup | wait-free | a word of the bucket, its slots for a hit, and the entry unless it is in the slots |
+/// | iteration step | wait-free | the same, through memory in order |
+/// | insert, replace, remove | blocks while another thread changes the same bucket | a lookup and a short lock |
+/// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt |
+/// | growing and shrinking | the threads that insert and remove share the work; no thread waits for readers | each entry is copied once |
+/// | clear | wait-free, and the entries are dropped later | constant, and in proportion to the entries to drop them |
 ///
-/// Memory: an entry takes one allocation of 16 bytes plus key and value, and 8 to 32 bytes of
-/// buckets (up to 64 after many have been removed). An empty map takes 256 bytes: 232 in two
-/// allocations, and 24 of its own with the default hasher. It starts no thread. The first resize
-/// allocates what it needs. A map of some hundred buckets, or one that several threads update at
-/// the same time, counts its entries in 128 bytes per thread (at most 64 threads have their own).
+/// *Wait-free* means: without waiting and without retries. The steps of a lookup grow only with the
+/// entries that others insert into the same bucket, and by one for each resize that begins
+/// meanwhile.
 ///
-/// # Keys
+/// Memory: a bucket has seven slots and 16 bytes more. There are 2.2 to 4.5 entries per bucket
+/// while a map grows. An empty map takes some 400 bytes. Replaced arrays of buckets are freed after
+/// a grace period; those that wait for a reader take less memory together than the present one.
 ///
-/// Hashing and comparing are compiled for the type of the key. Comparing keys of a fixed size,
-/// integers and byte arrays, takes a few loads, from memory that the lookup has fetched with the
-/// link anyway. Keys behind a pointer, `String` or `Box<[u8]>`, cost one more cache miss, and a
-/// call of a comparison that does not know the length at compile time (Mosberger, "Map Library
-/// Design Notes", 1996, section 3; `benches/key_size.rs`).
+/// # Hashers
 ///
-/// # Bounds
+/// The default hasher is that of std, SipHash, which resists attackers who choose keys. A faster
+/// one, for keys that nobody chooses to your harm, takes one line. It may be weak: the map mixes
+/// its results.
 ///
-/// Replaced and removed entries are dropped after a grace period, on any thread: updates need keys
-/// and values that are `Send + Sync + 'static`. The number of entries that wait is bounded
-/// ([`relativist_rcu::defer`]). Do not hold a handle or guard for long while updating: entries that
-/// are removed in that time are dropped only after the handle or guard.
+/// ```
+/// type FastMap<K, V> = relativist::HashMap<K, V, rustc_hash::FxBuildHasher>;
 ///
-/// **Large values.** The bound is [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
-/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES) per thread. The bytes are those of
-/// the entries themselves: link, key and value. What keys and values own on the heap does not
-/// count. If each value is a `Vec` of 1 MiB, then 256 GiB may wait for a reader that stays in its
-/// section. Even without such a reader a thread collects about 1024 removed entries (1 GiB) before
-/// it reclaims them. If that is too much, call [`relativist_rcu::barrier`] outside of handles and
-/// guards, each time the thread has replaced or removed as many bytes as you can afford.
+/// let map: FastMap<u64, u64> = FastMap::default();
+/// ```
 ///
-/// `Eq` of keys may run under a bucket's lock during updates. It may look keys up, in this map and
-/// others, and update other maps. An update of the same map would wait for itself, and panics. (Two
-/// maps whose keys update the other map can deadlock, as with any two locks.) Closures run without
-/// locks and may use the map. But a closure that updates its own key is called again and again,
-/// without end, because the entry is never the one that was passed to it.
+/// # Entries that wait
 ///
-/// # Fork and allocators
+/// Removed and replaced entries are dropped after a grace period, on any thread. The number that
+/// waits is bounded per thread: [`MAX_DEFERRED`](relativist_rcu::MAX_DEFERRED) entries or
+/// [`MAX_DEFERRED_BYTES`](relativist_rcu::MAX_DEFERRED_BYTES). What keys and values own on the heap
+/// does not count. If that is too much, call [`relativist_rcu::barrier`] outside of handles and
+/// guards, each time the thread has removed as many bytes as you can afford. (Entries of a
+/// [`PrivateMap`] wait in the map.)
 ///
-/// Maps are not fork-safe. Locks that another thread of the parent held stay locked in the child of
-/// a `fork`: those of buckets, of resizers, and of the background thread's queue. Lookups and
-/// iterations take no locks, so they work in the child. An update or a resize in the child may wait
-/// for ever, unless the parent had only one thread when it forked. (Resizing an automatic map
-/// starts a second thread.) A child that needs more than lookups should call `exec` first.
+/// # Panics, and code that the map calls
 ///
-/// A global allocator must not update maps: updates allocate, partly under locks.
+/// `Hash`, `Eq`, closures and destructors run without locks, and may use the map. A closure that
+/// updates its own key is called again and again, without end.
 ///
-/// # Dropping
+/// After a panic the map stays usable: each entry is as before the operation or as after it, no lock
+/// is held, and nothing is leaked. The destructors of removed entries run after the operation. The
+/// panic hook reports a panic there; the panic does not reach the caller.
 ///
-/// Dropping the map drops its entries at once. If the background thread is resizing the map at that
-/// moment, it drops the entries when it is done.
+/// # Fork
 ///
-/// # Panics in keys, values and closures
-///
-/// After a panic the map stays usable: each entry is as before the operation or as after it, no
-/// lock is held, and nothing is leaked. An operation that is one atomic step has taken effect as a
-/// whole or not at all.
-///
-/// The destructors of removed and replaced entries run after the operation. The panic hook reports
-/// a panic there; the panic does not reach the caller. If a destructor panics while the map is
-/// dropped, the other entries are dropped before the panic continues; a second panic before that
-/// aborts the process, as with std's collections.
-pub struct HashMap<K, V, S = RandomState> {
-    pub(crate) table: raw::Table,
-    pub(crate) hasher: S,
-    _owns: PhantomData<Owned<K, V>>,
+/// Locks of buckets that another thread of the parent held stay locked in the child of a `fork`.
+/// Lookups and iterations take no locks. A child that needs more should call `exec` first.
+pub struct Map<K, V, S = RandomState, F: Form = Boxed> {
+    pub(crate) table: Table<Entry<K, V>, F>,
+    pub(crate) hashing: Hashing<S>,
 }
 
-/// Implements the operations that maps have in common. The type of the handle comes first, the type
-/// of guards, the visibility of operations that take one, and the map whose methods are documented
-/// in full. The lists are: attributes of lookups and of updates, the parameters of iterators; and
-/// the bounds for iterating, for removing entries during an iteration, and for updates. `$BATCH` is
-/// the number of lookups whose memory is requested at once, and `$changed` says why closures run
-/// again.
-macro_rules! implement_map {
-    (
-        $Map:ident, handle: $Pinned:ident, guard: $Guard:ty, visible: $visible:tt, documented: $Documented:ident,
-        batch: $BATCH:expr, changed: $changed:literal,
-        lookups: $lookup:tt, updates: $change:tt, iterators: $of:tt,
-        iterate: $iterate:tt, remove_all: $remove_all:tt, update: $update:tt,
-    ) => {
-        $crate::map::access!(
-            $Map, $Guard, visible: $visible, $BATCH, lookups: $lookup, updates: $change, update: $update
-        );
-        $crate::map::atomic!($Map, $Guard, visible: $visible, $changed, update: $update);
-        $crate::map::collect!($Map, update: $update);
-        $crate::map::pinned!(
-            $Pinned, documented: $Documented, lookups: $lookup, updates: $change, iterators: $of,
-            iterate: $iterate, remove_all: $remove_all, update: $update
-        );
-    };
-}
-
-pub(crate) use {
-    access::access, atomic::atomic, collect::collect, implement_map, pinned::define_pinned, pinned::pinned,
-};
-
-define_pinned!(HashMap);
-
-implement_map! {
-    HashMap, handle: Pinned, guard: Guard, visible: [pub], documented: HashMap,
-    batch: raw::Table::BATCH, changed: "changed",
-    lookups: [#[inline]], updates: [], iterators: [K, V],
-    iterate: [],
-    remove_all: [K: Send + Sync + 'static, V: Send + Sync + 'static],
-    update: [K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static, S: BuildHasher],
-}
-
-/// The keys and values that the map owns. The function type makes the map invariant in their types,
-/// because they are inserted through a shared reference. It does not affect `UnwindSafe`.
-type Owned<K, V> = (K, V, fn(K, V) -> (K, V));
-
-// SAFETY: the map owns its keys and values, returns shared references to them on any thread that
-// has a `&HashMap`, and moves them in and out on any thread. This is sound for types that are `Send
-// + Sync`.
-unsafe impl<K: Send + Sync, V: Send + Sync, S: Send> Send for HashMap<K, V, S> {}
-// SAFETY: as above.
-unsafe impl<K: Send + Sync, V: Send + Sync, S: Sync> Sync for HashMap<K, V, S> {}
-
-impl<K, V> HashMap<K, V> {
-    /// Creates an empty map of two buckets, which grows as needed.
+impl<K, V, F: Form> Map<K, V, RandomState, F> {
+    /// Creates an empty map, which grows as needed.
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
     }
 
-    /// Creates an empty map with buckets for `capacity` entries. It never shrinks below them
-    /// automatically.
+    /// Creates an empty map with room for `capacity` entries. It never shrinks below that by itself.
     ///
     /// # Panics
     ///
-    /// Panics if the buckets cannot be allocated; [`Builder::build`] returns an error instead.
+    /// Panics if the buckets cannot be allocated; [`Builder::try_build`] returns an error instead.
     pub fn with_capacity(capacity: usize) -> Self {
         Self::with_capacity_and_hasher(capacity, RandomState::new())
     }
 
-    /// Returns a [`Builder`], which has more options.
-    pub fn builder() -> Builder {
+    /// Returns a [`Builder`].
+    ///
+    /// ```
+    /// let map = relativist::HashMap::<&str, u32>::builder().capacity(1000).try_build()?;
+    /// assert!(map.capacity() >= 1000);
+    /// # Ok::<(), relativist::AllocError>(())
+    /// ```
+    pub fn builder() -> Builder<K, V, RandomState, F> {
         Builder::new()
     }
 }
 
-impl<K, V, S> HashMap<K, V, S> {
-    /// Creates an empty map of two buckets that hashes with `hasher`.
-    ///
-    /// Weak hashers like FxHash or the identity are sufficient: the map mixes their results
-    /// ([`raw::Hash`]).
+impl<K, V, S, F: Form> Map<K, V, S, F> {
+    /// Creates an empty map that hashes with `hasher`. Weak hashers are sufficient.
     pub fn with_hasher(hasher: S) -> Self {
         Self::with_capacity_and_hasher(0, hasher)
     }
 
-    /// Combines [`HashMap::with_capacity`] and [`HashMap::with_hasher`].
+    /// Combines [`Map::with_capacity`] and [`Map::with_hasher`].
     ///
     /// # Panics
     ///
     /// Panics if the buckets cannot be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        let built = Builder::new().capacity(capacity).hasher(hasher).build();
-        built.unwrap_or_else(|error| panic!("{error}"))
+        Self::try_with(capacity, hasher).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    pub(crate) fn of(table: raw::Table, hasher: S) -> Self {
-        Self { table, hasher, _owns: PhantomData }
-    }
-
-    /// Returns an empty map with the same policy, number of buckets and hasher.
-    fn empty_clone(&self) -> Self
-    where
-        S: Clone,
-    {
-        let table = raw::Table::new(self.buckets(), self.policy(), Node::<K, V>::dispose);
-        Self::of(table.unwrap_or_else(|error| panic!("{error}")), self.hasher.clone())
+    pub(crate) fn try_with(capacity: usize, hasher: S) -> Result<Self, AllocError> {
+        Ok(Self { table: Table::new(capacity)?, hashing: Hashing(hasher) })
     }
 
     /// Enters a read section and returns a handle with all operations on entries.
     ///
-    /// Cheap enough for each single operation: two loads and two stores. A handle may also be kept
-    /// for many operations: maps can grow while a thread holds one. Until the handle is dropped,
-    /// nothing that any thread removes is reclaimed. If the map grows in that time, updates take
-    /// two to three times as long (up to ten times if it becomes sparse), and longer if several
-    /// threads update it, because they share the few locks that it had before.
+    /// A handle costs two loads and two stores, so each operation may take its own. It may also be
+    /// kept for many operations: it keeps no map from growing. Until the handle is dropped, nothing
+    /// that threads remove is reclaimed (for a [`PrivateMap`], nothing of this map).
     #[inline]
-    pub fn pin(&self) -> Pinned<'_, K, V, S> {
-        Pinned::new(self, read())
+    pub fn pin(&self) -> Pinned<'_, K, V, S, F> {
+        Pinned { map: self, section: self.table.enter() }
     }
 
     /// Returns the number of entries. It is exact if no thread updates the map meanwhile.
@@ -298,82 +284,147 @@ impl<K, V, S> HashMap<K, V, S> {
         self.table.len()
     }
 
-    /// Returns whether the map has no entries. It is exact if no thread updates the map meanwhile.
-    /// Usually cheaper than [`HashMap::len`], which adds up the counts of all threads: this reads
-    /// them only if the map is large and its first buckets are empty.
+    /// Returns whether the map has no entries; see [`Map::len`].
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
+    /// Returns the number of entries that the map has room for before it grows.
+    pub fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+
     /// Returns the hasher.
     pub fn hasher(&self) -> &S {
-        &self.hasher
+        &self.hashing.0
     }
+}
 
-    /// Returns the policy by which the map is resized.
-    pub fn policy(&self) -> Policy {
-        self.table.policy()
-    }
-
-    /// Returns the number of buckets.
-    pub fn buckets(&self) -> usize {
-        self.table.buckets()
-    }
-
-    /// Returns whether a resize is in progress.
-    pub fn is_resizing(&self) -> bool {
-        self.table.is_resizing()
-    }
-
-    /// Resizes to this many buckets, rounded up to a power of two, on the calling thread. Other
-    /// threads can use the map during a resize. Waits for readers; see [`raw::Table::resize_to`].
-    /// An automatic map may soon be resized again, if this size does not fit its policy.
+impl<K, V, S, F: Form<Domain = Process>> Map<K, V, S, F> {
+    /// Like [`Map::pin`], in the read section of a guard. The references that the handle returns
+    /// live as long as the handle, and a guard may serve many maps.
     ///
-    /// # Errors
+    /// ```
+    /// use relativist::{HashMap, read};
     ///
-    /// Returns an error if the buckets cannot be allocated: the map stays as it was. (The old
-    /// buckets are passed to [`relativist_rcu::defer_raw`], which aborts if there is no memory for
-    /// its queue.)
+    /// let (names, ages) = (HashMap::from([(7, "Ada")]), HashMap::from([("Ada", 36)]));
+    /// let guard = read();
+    /// let (names, ages) = (names.pin_with(&guard), ages.pin_with(&guard));
+    /// assert_eq!(names.get(&7).and_then(|name| ages.get(name)), Some(&36));
+    /// ```
+    #[inline]
+    pub fn pin_with<'m>(&'m self, guard: &'m Guard) -> Pinned<'m, K, V, S, F> {
+        Pinned { map: self, section: self.table.enter_with(guard) }
+    }
+}
+
+/// What waits for handles of a [`PrivateMap`].
+impl<K, V, S> Map<K, V, S, Private> {
+    /// Drops the entries that were removed and that no handle protects any more, and returns the
+    /// number of those that are left. Entries that were removed since the last call may take two
+    /// calls.
+    pub fn reclaim(&self) -> u64 {
+        self.table.domain().reclaim()
+    }
+
+    /// Returns the number of removed entries (and parts of the table) that wait for handles.
+    pub fn pending(&self) -> u64 {
+        self.table.domain().pending()
+    }
+
+    /// Returns the domain of the map's handles, for statistics.
+    pub fn domain(&self) -> &Domain {
+        self.table.domain()
+    }
+}
+
+/// Lookups that return copies and take no handle.
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
+    /// Returns whether the key is in the map. Wait-free.
+    #[inline]
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.pin().contains_key(key)
+    }
+
+    /// Returns a copy of the value of a key. Wait-free.
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([("one", 1)]);
+    /// assert_eq!(map.get_copied("one"), Some(1));
+    /// ```
+    #[inline]
+    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.pin().get(key).copied()
+    }
+
+    /// Returns a clone of the value of a key. Wait-free, apart from `clone`, which runs inside the
+    /// read section.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// let map = relativist::HashMap::from([("one", Arc::new(1))]);
+    /// assert_eq!(map.get_cloned("one").as_deref(), Some(&1));
+    /// ```
+    #[inline]
+    pub fn get_cloned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.pin().get(key).cloned()
+    }
+
+    /// Returns the value of a key, which may be changed: no other thread uses the map. To change
+    /// values that threads share, see [`Pinned::update`].
+    ///
+    /// ```
+    /// let mut map = relativist::HashMap::from([("one", 1)]);
+    /// *map.get_mut("one").unwrap() += 10;
+    /// assert_eq!(map.get_copied("one"), Some(11));
+    /// ```
+    pub fn get_mut<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&mut V> {
+        let hash = self.hashing.of(key);
+        self.table.find_mut(hash, |entry| key.equivalent(&entry.key)).map(|entry| &mut entry.value)
+    }
+}
+
+impl<K, V, S, F: Form> Map<K, V, S, F> {
+    /// Iterates over the entries, whose values may be changed: no other thread uses the map.
+    pub fn iter_mut(&mut self) -> IterMut<'_, K, V, F> {
+        IterMut(self.table.entries_mut())
+    }
+
+    /// Iterates over the values, which may be changed: no other thread uses the map.
+    ///
+    /// ```
+    /// let mut map = relativist::HashMap::from([("one", 1), ("two", 2)]);
+    /// map.values_mut().for_each(|n| *n *= 10);
+    /// assert_eq!(map.pin().values().sum::<i32>(), 30);
+    /// ```
+    pub fn values_mut(&mut self) -> ValuesMut<'_, K, V, F> {
+        ValuesMut(self.iter_mut())
+    }
+}
+
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
+    /// Makes room for `additional` more entries, so that inserting them starts no resize. Waits for
+    /// no reader. Other threads can use the map meanwhile.
     ///
     /// # Panics
     ///
-    /// Panics if this thread holds a guard or a pinned handle: it would wait for itself.
-    ///
-    /// ```
-    /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
-    /// map.resize_to(1000)?;
-    /// assert_eq!(map.buckets(), 1024);
-    /// # Ok::<(), relativist::AllocError>(())
-    /// ```
-    ///
-    /// ```should_panic
-    /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
-    /// let _pinned = map.pin();
-    /// let _ = map.resize_to(1000);
-    /// ```
-    pub fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        self.table.resize_to(buckets)
-    }
-
-    /// Makes room for `additional` more entries, so that inserting them starts no resize, up to the
-    /// [`Policy`]'s ceiling. Otherwise like [`HashMap::resize_to`].
-    ///
-    /// # Panics
-    ///
-    /// Panics if the buckets cannot be allocated, and where [`HashMap::resize_to`] panics.
+    /// Panics if the buckets cannot be allocated.
     pub fn reserve(&self, additional: usize) {
         self.try_reserve(additional).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Like [`HashMap::reserve`], but returns an error if the buckets cannot be allocated.
+    /// Like [`Map::reserve`], but returns an error if the buckets cannot be allocated.
     ///
     /// # Errors
     ///
-    /// See [`HashMap::resize_to`].
-    ///
-    /// # Panics
-    ///
-    /// See [`HashMap::resize_to`].
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
     ///
     /// ```
     /// let map: relativist::HashMap<i32, i32> = relativist::HashMap::new();
@@ -382,63 +433,69 @@ impl<K, V, S> HashMap<K, V, S> {
     /// # Ok::<(), relativist::AllocError>(())
     /// ```
     pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
-        self.table.reserve(additional)
+        self.table.reserve(additional, &self.hashing)
     }
 
-    /// Shrinks to the size for the current number of entries. Otherwise like
-    /// [`HashMap::resize_to`].
+    /// Shrinks the map to the size for its entries. Waits for readers: in a task, call it from
+    /// `spawn_blocking`. Other threads can use the map meanwhile.
     ///
     /// # Errors
     ///
-    /// See [`HashMap::resize_to`].
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
     ///
     /// # Panics
     ///
-    /// See [`HashMap::resize_to`].
+    /// Panics if this thread holds a guard or a handle of the process: it would wait for itself. (A
+    /// [`PrivateMap`] cannot know which thread has its handles: the call waits for ever if the
+    /// caller has one.)
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        self.table.shrink_to_fit()
+        assert!(
+            !is_reading(),
+            "shrinking waits for readers, and inside a read section it would wait for itself: drop the Guard or the \
+             handle of this thread first"
+        );
+        self.table.shrink_to_fit(&self.hashing)
     }
+}
 
-    /// Returns statistics about the table. Walks all of it.
-    pub fn stats(&self) -> Stats {
-        self.table.stats()
-    }
-
-    /// # Safety
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F> {
+    /// Inserts many entries, and returns the number of keys that are new.
     ///
-    /// `link` was found in this map's table, and the guard or lock that keeps it alive lasts for
-    /// `'a`.
-    #[inline(always)]
-    pub(crate) unsafe fn node<'a>(&self, link: NonNull<Link>) -> &'a Node<K, V> {
-        // SAFETY: all links in the table are in nodes of this type.
-        unsafe { Node::of(link) }
-    }
-}
-
-impl<K, V, S: BuildHasher> HashMap<K, V, S> {
-    #[inline]
-    pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> raw::Hash {
-        raw::Hash::new(self.hasher.hash_one(key))
-    }
-
-    /// Returns a function that recognizes the link of this key.
-    #[inline(always)]
-    pub(crate) fn has_key<Q: Equivalent<K> + ?Sized>(&self, key: &Q) -> impl Fn(NonNull<Link>) -> bool {
-        // SAFETY: the table calls this with links of its own, in a read section or under their
-        // lock.
-        move |link| key.equivalent(&unsafe { self.node(link) }.key)
-    }
-}
-
-impl<K, V, S: Default> Default for HashMap<K, V, S> {
-    fn default() -> Self {
-        Self::with_hasher(S::default())
-    }
-}
-
-impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for HashMap<K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = read();
-        f.debug_map().entries(self.iter(&guard)).finish()
+    /// Each insertion is atomic, like that of [`Pinned::insert`]. The insertions together are not.
+    /// This is faster than single insertions if the map is larger than the processor's cache: it
+    /// takes up to 16 entries from the iterator, prefetches their buckets, and then inserts them in
+    /// one read section. Makes room first if the iterator announces more entries than the map has.
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([(1, "one")]);
+    /// assert_eq!(map.insert_many([(1, "uno"), (2, "due"), (3, "tre")]), 2);
+    /// assert_eq!(map.get_copied(&1), Some("uno"));
+    /// ```
+    pub fn insert_many(&self, entries: impl IntoIterator<Item = (K, V)>) -> usize {
+        let mut entries = entries.into_iter().fuse();
+        let expected = entries.size_hint().0;
+        if expected > self.len() {
+            // Without memory for the buckets the map grows as far as it can.
+            _ = self.try_reserve(expected);
+        }
+        let mut batch = [const { None }; BATCH];
+        let mut new = 0;
+        loop {
+            let mut filled = 0;
+            // The places come first in `zip`, so that it takes no entry when no place is left.
+            for (place, (key, value)) in batch.iter_mut().zip(&mut entries) {
+                *place = Some((self.hashing.of(&key), Entry { key, value }));
+                filled += 1;
+            }
+            let section = self.table.enter();
+            batch.iter().flatten().for_each(|(hash, _)| section.prefetch_word(*hash));
+            batch.iter().flatten().for_each(|(hash, _)| section.prefetch_slots(*hash));
+            for (hash, entry) in batch.iter_mut().filter_map(Option::take) {
+                new += usize::from(section.insert(hash, entry, &self.hashing).is_none());
+            }
+            if filled < BATCH {
+                return new;
+            }
+        }
     }
 }

@@ -22,14 +22,6 @@ use std::task::Waker;
 use std::thread::{Thread, ThreadId};
 use std::time::{Duration, Instant, SystemTime};
 
-#[cfg(feature = "derive")]
-pub use relativist_derive::Relocatable;
-
-use super::map::FlatMap;
-use super::set::FlatSet;
-use crate::map::HashMap;
-use crate::set::HashSet;
-
 /// A type whose values may be moved while other threads read them.
 ///
 /// A flat map moves entries when it is resized: it copies their bytes to another place, while
@@ -44,7 +36,7 @@ use crate::set::HashSet;
 /// a default, offers the macro.
 ///
 /// ```
-/// use relativist::flat::{FlatMap, Relocatable};
+/// use relativist::{FlatMap, Relocatable};
 ///
 /// #[derive(Relocatable)]
 /// struct Account {
@@ -60,14 +52,14 @@ use crate::set::HashSet;
 /// stored behind a `Box` or an `Arc`. These are always `Relocatable`:
 ///
 /// ```compile_fail,E0277
-/// use relativist::flat::FlatMap;
+/// use relativist::FlatMap;
 /// use std::sync::atomic::AtomicU64;
 ///
 /// let counters: FlatMap<&str, AtomicU64> = FlatMap::new(); // error: not `Relocatable`
 /// ```
 ///
 /// ```
-/// use relativist::flat::FlatMap;
+/// use relativist::FlatMap;
 /// use std::sync::Arc;
 /// use std::sync::atomic::AtomicU64;
 ///
@@ -149,15 +141,11 @@ relocatable! {
     for [] File; for [] TcpListener; for [] TcpStream; for [] UdpSocket;
 }
 
-// Hash tables: a pointer to the entries, numbers, and the hasher. The tables of this crate are
-// behind a pointer, that of a `FlatMap` with the hasher.
+// Hash tables of std: a pointer to the entries, numbers, and the hasher. (A map of `relativist`
+// changes through a shared reference.)
 relocatable! {
     for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Relocatable] std::collections::HashMap<K, V, S>;
     for [T: Send + Sync + 'static, S: Relocatable] std::collections::HashSet<T, S>;
-    for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Relocatable] HashMap<K, V, S>;
-    for [T: Send + Sync + 'static, S: Relocatable] HashSet<T, S>;
-    for [K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync + 'static] FlatMap<K, V, S>;
-    for [T: Send + Sync + 'static, S: Send + Sync + 'static] FlatSet<T, S>;
 }
 
 /// Implements the trait for tuples of the types in brackets, and for functions with these

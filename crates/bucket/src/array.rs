@@ -162,7 +162,12 @@ impl<'a, E, F: Form> Array<'a, E, F> {
     fn allocate(bits: u32, window_shift: u32, family: NonNull<Family>) -> Result<Self, AllocError> {
         let failed = AllocError { buckets: 1usize.checked_shl(bits) };
         let (layout, groups) = Self::layout(bits).ok_or(failed)?;
-        let memory = memory::allocate_zeroed(layout).ok_or(failed)?;
+        let memory = memory::allocate(layout).ok_or(failed)?;
+        // An inline slot is written before its word shows it. A boxed one must hold no pointer
+        // before: an update sets the tag first.
+        let zeroed = if F::BOXED { layout.size() } else { groups };
+        // SAFETY: fresh memory of this size.
+        unsafe { memory.write_bytes(0, zeroed) };
         // SAFETY: in the fresh allocation.
         unsafe {
             memory.cast().write(Header {
@@ -222,7 +227,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         // SAFETY: guaranteed by the caller. The family is freed by the last array.
         unsafe {
             self.header.drop_in_place();
-            memory::free(self.header.cast(), layout);
+            memory::deallocate(self.header.cast(), layout);
             // AcqRel: the last one sees what the others did.
             if family.as_ref().arrays.fetch_sub(1, AcqRel) == 1 {
                 drop(Box::from_raw(family.as_ptr()));
@@ -498,6 +503,17 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
     pub(crate) unsafe fn from_raw(raw: NonNull<()>) -> Self {
         // SAFETY: guaranteed by the caller.
         unsafe { Self::later_at(raw) }
+    }
+
+    /// Prefetches the word and the slots, which are about to be written.
+    #[inline(always)]
+    pub(crate) fn prefetch_for_write(self) {
+        use relativist_core::prefetch::prefetch_for_write;
+        prefetch_for_write(self.word);
+        prefetch_for_write(self.group.as_ptr());
+        if Geometry::<E, F>::SIZE > 64 {
+            prefetch_for_write(self.group.as_ptr().wrapping_add(64));
+        }
     }
 
     /// Prefetches the slots.

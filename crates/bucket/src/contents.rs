@@ -200,7 +200,7 @@ unsafe fn dispose_of<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) 
     let dispose = |first| {
         if F::BOXED || needs_drop::<E>() {
             // SAFETY: guaranteed by the caller.
-            entries_of(first).for_each(|entry| contain(|| unsafe { F::dispose(entry) }));
+            entries_of(first).for_each(|entry| _ = contain(|| unsafe { F::dispose(entry) }));
         }
         // SAFETY: as above.
         unsafe { free_later(first) };

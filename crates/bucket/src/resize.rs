@@ -31,7 +31,7 @@ use relativist_core::unwind::contain;
 
 use crate::array::{AllocError, Array, Segment};
 use crate::form::{Expected, Form, Readers};
-use crate::table::{Keys, Locked, Section, Table, lock};
+use crate::table::{Keys, Locked, Section, Table, lock, wake_all};
 use crate::word::{Hash, Tag, Word};
 
 /// The maximum number of bits by which one resize changes the number of buckets. A thread that
@@ -53,16 +53,6 @@ pub(crate) fn is_turn(calls: &Cell<u32>, interval: u32) -> bool {
     let call = calls.get().wrapping_add(1);
     calls.set(call);
     call & (interval - 1) == 0
-}
-
-/// What came of moving a bucket.
-#[derive(PartialEq, Eq)]
-enum Split {
-    Moved,
-    /// Another thread has moved it.
-    WasMoved,
-    /// `Hash` has panicked.
-    Failed,
 }
 
 /// How an update has changed the number of entries.
@@ -126,8 +116,12 @@ impl<E, F: Form> Section<'_, E, F> {
 
     /// Moves some buckets now and then, if a resize is in progress.
     #[inline(always)]
-    pub(crate) fn help<'g>(&'g self, keys: &impl Keys<E>) {
-        let array = self.array();
+    pub(crate) fn help(&self, keys: &impl Keys<E>) {
+        self.help_in(self.array(), keys);
+    }
+
+    #[inline(always)]
+    pub(crate) fn help_in<'g>(&'g self, array: Array<'g, E, F>, keys: &impl Keys<E>) {
         if let Some(next) = array.next() {
             self.help_in_turn(array, next, keys);
         }
@@ -145,24 +139,28 @@ impl<E, F: Form> Section<'_, E, F> {
     /// has panicked.
     #[inline(never)]
     fn move_chunk<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) -> bool {
-        let mut has_failed = false;
         let targets = array.len().min(next.len());
         let chunk = CHUNK.min(targets);
+        let sources = array.len() / targets;
         let first = array.claim() % (targets / chunk) * chunk;
-        let moved = if next.len() > array.len() {
-            let mut hashed = Hashed::default();
-            let mut split = |bucket| self.split(array, bucket, next, keys, &mut hashed);
-            let is_moved = |&bucket: &usize| {
-                let split = split(bucket);
-                has_failed |= split == Split::Failed;
-                split == Split::Moved
-            };
-            (first..first + chunk).filter(is_moved).count()
-        } else {
-            let sources = array.len() / next.len();
-            let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
-            (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources
-        };
+        let mut buckets = first..first + chunk;
+        let (mut moved, mut has_failed) = (0, false);
+        let mut hashed = Hashed::default();
+        while !buckets.is_empty() {
+            has_failed |= !contain(|| {
+                for bucket in &mut buckets {
+                    let is_moved = if next.len() > array.len() {
+                        self.split(array, bucket, next, keys, &mut hashed)
+                    } else {
+                        self.merge(array, bucket * sources..(bucket + 1) * sources, next)
+                    };
+                    moved += usize::from(is_moved) * sources;
+                }
+            });
+        }
+        if moved > 0 {
+            wake_all((first * sources..(first + chunk) * sources).map(|bucket| array.bucket_at(bucket)));
+        }
         if array.count_moved(moved) {
             self.finish(array, next);
         }
@@ -185,25 +183,27 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
-    /// Moves a bucket to several of a larger array.
+    /// Moves a bucket to several of a larger array. Returns false if another thread has moved it. A
+    /// panic of `Hash` leaves it as it is.
     fn split<'g>(
         &'g self,
         array: Array<'g, E, F>,
         bucket: usize,
         next: Array<'g, E, F>,
         keys: &impl Keys<E>,
-        hashed: &mut Hashed<'g, E>,
-    ) -> Split {
+        hashed: &mut Hashed<E>,
+    ) -> bool {
         let first = array.bucket_at(bucket);
         let by_windows = array.moves_by_windows(next.bits());
         let locked = loop {
-            if first.word().is_moved() {
-                return Split::WasMoved;
+            let word = first.word();
+            if word.is_moved() {
+                return false;
             }
-            if !by_windows && !hashed.hash_all(first, keys) {
-                return Split::Failed;
+            if !by_windows {
+                hashed.hash_all(first, word, keys);
             }
-            let Some(locked) = lock(array, first) else { return Split::WasMoved };
+            let Some(locked) = lock(array, first) else { return false };
             if by_windows || hashed.are_all_of(&locked) {
                 break locked;
             }
@@ -211,7 +211,8 @@ impl<E, F: Form> Section<'_, E, F> {
         };
         let added_bits = next.bits() - array.bits();
         let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
-        for (index, (segment, slot, tag)) in locked.live().enumerate() {
+        let mut hashes = hashed.hashes.iter();
+        for_each_live(first, locked.word, |segment, slot, tag| {
             let from = segment.slot(slot);
             // SAFETY: the slot is live, under the lock.
             let window = unsafe { F::window::<E>(from) };
@@ -220,53 +221,51 @@ impl<E, F: Form> Section<'_, E, F> {
             let (part, window) = if by_windows {
                 (array.part_by_window(window, next), window)
             } else {
-                let hash = hashed.hashes[index];
+                let hash = *hashes.next().expect("all live entries were hashed");
                 (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
             };
             let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket << added_bits | part)));
             // SAFETY: no other thread can find the bucket before the mark; the slot is live.
             unsafe { target.add(from, tag, window) };
-        }
+        });
+        targets.into_iter().flatten().for_each(Target::finish);
         // SAFETY: all live slots are copied.
-        unsafe { self.leave_behind(locked) };
-        Split::Moved
+        unsafe { self.leave_behind(&locked) };
+        true
     }
 
     /// Moves several buckets to one of a smaller array. Returns false if another thread has moved
     /// them. Threads that hold several locks take them in this order, and no thread that holds one
     /// waits for an earlier one.
     fn merge<'g>(&'g self, array: Array<'g, E, F>, sources: Range<usize>, next: Array<'g, E, F>) -> bool {
-        let bucket = sources.start / sources.len();
+        let mut target = Target::new(next.bucket_at(sources.start / sources.len()));
         let mut locked: [Option<Locked<'g, E, F>>; 1 << MAX_STEP] = [const { None }; 1 << MAX_STEP];
         for (place, source) in locked.iter_mut().zip(sources) {
             *place = lock(array, array.bucket_at(source));
-            if place.is_none() {
+            let Some(source) = place else {
                 // This is the first one, because all are marked under all locks.
                 return false;
-            }
-        }
-        let mut target = Target::new(next.bucket_at(bucket));
-        for source in locked.iter().flatten() {
-            for (segment, slot, tag) in source.live() {
+            };
+            for_each_live(source.first, source.word, |segment, slot, tag| {
                 let from = segment.slot(slot);
                 // SAFETY: as in `split`.
                 unsafe { target.add(from, tag, F::window::<E>(from)) };
-            }
+            });
         }
+        target.finish();
         // SAFETY: all live slots are copied.
-        locked.into_iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
+        locked.iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
         true
     }
 
-    /// Marks a bucket as moved, and unlocks it.
+    /// Marks a bucket as moved, and so unlocks it. The caller wakes threads that wait for the lock.
     ///
     /// # Safety
     ///
     /// All live slots of the bucket were copied to the next array.
-    unsafe fn leave_behind<'g>(&'g self, mut locked: Locked<'g, E, F>) {
+    unsafe fn leave_behind<'g>(&'g self, locked: &Locked<'g, E, F>) {
         let later = locked.first.chain(locked.word).nth(1).map(|(segment, _)| segment);
-        locked.word = Word::MOVED_AWAY;
-        locked.unlock();
+        locked.first.set_word(Word::MOVED_AWAY);
         let Some(later) = later else { return };
         let segments = std::iter::successors(Some(later), |segment| segment.later()).count();
         // SAFETY: lookups that begin now do not find them.
@@ -357,48 +356,65 @@ impl<E, F: Form> Table<E, F> {
 }
 
 /// The entries of a bucket and their hashes.
-struct Hashed<'g, E> {
-    entries: Vec<&'g E>,
+struct Hashed<E> {
+    /// The word of the first segment.
+    word: Word,
+    entries: Vec<NonNull<E>>,
     hashes: Vec<Hash>,
 }
 
-impl<E> Default for Hashed<'_, E> {
+impl<E> Default for Hashed<E> {
     fn default() -> Self {
-        Self { entries: Vec::new(), hashes: Vec::new() }
+        Self { word: Word::EMPTY, entries: Vec::new(), hashes: Vec::new() }
     }
 }
 
-impl<'g, E> Hashed<'g, E> {
-    /// Hashes the entries of the bucket of this first segment. Returns false if `Hash` panics.
-    fn hash_all<F: Form>(&mut self, first: Segment<'g, E, F>, keys: &impl Keys<E>) -> bool {
+impl<E> Hashed<E> {
+    /// Hashes the entries of the bucket of this first segment, whose word is `word`.
+    fn hash_all<F: Form>(&mut self, first: Segment<'_, E, F>, word: Word, keys: &impl Keys<E>) {
+        self.word = word;
         self.entries.clear();
         self.hashes.clear();
-        for (segment, word) in first.chain(first.word()) {
-            // SAFETY: the words were loaded in a read section that lasts for `'g`.
-            let get = |slot| unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
-            self.entries.extend(word.live().filter_map(get));
-        }
-        let mut is_done = false;
-        contain(|| {
-            self.hashes.extend(self.entries.iter().map(|entry| keys.hash(entry)));
-            is_done = true;
+        for_each_live(first, word, |segment, slot, _| {
+            // SAFETY: the words were loaded in a read section that lasts.
+            let Some(entry) = (unsafe { F::get::<E>(segment.slot(slot), Expected::Any) }) else { return };
+            self.entries.push(entry);
+            // SAFETY: as above.
+            self.hashes.push(keys.hash(unsafe { entry.as_ref() }));
         });
-        is_done
     }
 
     /// Returns whether the bucket still has the same entries, in the same order.
-    fn are_all_of<F: Form>(&self, locked: &Locked<'g, E, F>) -> bool {
-        // SAFETY: the slots are live, and the bucket is locked.
-        let get = |(segment, slot, _): (Segment<'g, E, F>, _, _)| unsafe { F::get(segment.slot(slot), Expected::Any) };
-        locked.live().filter_map(get).eq(self.entries.iter().map(|&entry| NonNull::from(entry)))
+    fn are_all_of<F: Form>(&self, locked: &Locked<'_, E, F>) -> bool {
+        // A slot that is live in both words has the same entry, because this is the same section.
+        if !F::BOXED && !locked.word.has_later() && locked.word == self.word {
+            return true;
+        }
+        let mut entries = self.entries.iter();
+        let mut are_same = true;
+        for_each_live(locked.first, locked.word, |segment, slot, _| {
+            // SAFETY: the slot is live, and the bucket is locked.
+            let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any) };
+            are_same &= entry.as_ref() == entries.next();
+        });
+        are_same && entries.next().is_none()
     }
 }
 
-impl<'g, E, F: Form> Locked<'g, E, F> {
-    /// Returns the live slots and their tags.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (Segment<'g, E, F>, usize, Tag)> + use<'g, E, F> {
-        let chain = self.first.chain(self.word);
-        chain.flat_map(|(segment, word)| word.live().map(move |slot| (segment, slot, word.tag(slot))))
+/// Calls a function with each live slot of a bucket and its tag. `word` is the word of the first
+/// segment.
+#[inline(always)]
+fn for_each_live<'g, E, F: Form>(
+    first: Segment<'g, E, F>,
+    word: Word,
+    mut visit: impl FnMut(Segment<'g, E, F>, usize, Tag),
+) {
+    word.live().for_each(|slot| visit(first, slot, word.tag(slot)));
+    if !word.has_later() {
+        return;
+    }
+    for (segment, word) in first.chain(word).skip(1) {
+        word.live().for_each(|slot| visit(segment, slot, word.tag(slot)));
     }
 }
 
@@ -443,7 +459,11 @@ impl<'g, E, F: Form> Target<'g, E, F> {
             self.last.set_word(self.last.word().with_tag(self.used, tag));
             self.word = self.word.with_filter_of(tag);
         }
-        self.first.set_word(self.word);
         self.used += 1;
+    }
+
+    /// Sets the word of the bucket.
+    fn finish(self) {
+        self.first.set_word(self.word);
     }
 }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 #[cfg(not(relativist_loom))]
 use relativist_core::sleepers::Sleepers;
-use relativist_core::sync::AtomicU64;
+use relativist_core::sync::{AtomicU64, full_fence};
 use relativist_rcu::Guard;
 use relativist_rcu::contention::Site;
 
@@ -251,6 +251,24 @@ pub(crate) struct Place<'g, E, F> {
     pub(crate) entry: NonNull<E>,
 }
 
+/// Locks the bucket of a hash, if its word shows that no entry has the hash and the lock is free.
+///
+/// The word is the same when the bucket is locked. So no slot of the first segment has the tag then,
+/// and the filter shows that no later segment has. (Whether the word has changed meanwhile and back
+/// makes no difference.)
+#[inline(always)]
+pub(crate) fn lock_if_absent<'g, E, F: Form>(array: Array<'g, E, F>, hash: Hash) -> Option<Locked<'g, E, F>> {
+    let (first, tag) = (array.bucket(hash), hash.tag());
+    let word = first.word();
+    // All bits of the filter are set if the bucket has moved.
+    let may_lock = !word.is_locked() && !word.leads_on(tag) && word.matches(tag).is_empty();
+    if !may_lock || !first.try_exchange(word, word.locked()) {
+        return None;
+    }
+    BUCKET.attempt().acquired();
+    Some(Locked { array, first, word })
+}
+
 /// Locks the bucket of a first segment. `None` if it has moved.
 #[inline(always)]
 pub(crate) fn lock<'g, E, F: Form>(array: Array<'g, E, F>, first: Segment<'g, E, F>) -> Option<Locked<'g, E, F>> {
@@ -275,6 +293,18 @@ pub(crate) fn lock<'g, E, F: Form>(array: Array<'g, E, F>, first: Segment<'g, E,
 
 #[cfg(not(relativist_loom))]
 static SLEEPERS: Sleepers = Sleepers::new();
+
+/// Wakes the threads that wait for the lock of one of these buckets, which were marked as moved by
+/// plain stores.
+pub(crate) fn wake_all<'g, E: 'g, F: Form + 'g>(buckets: impl Iterator<Item = Segment<'g, E, F>>) {
+    // Makes the stores visible before this looks for sleeping threads.
+    // litmus: sleep
+    full_fence();
+    #[cfg(not(relativist_loom))]
+    if SLEEPERS.any() {
+        buckets.for_each(|first| SLEEPERS.wake(first.key()));
+    }
+}
 
 #[cfg(not(relativist_loom))]
 #[cold]

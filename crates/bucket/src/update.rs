@@ -28,7 +28,7 @@ use relativist_rcu::clock;
 use crate::array::{Array, Segment};
 use crate::form::{Form, Holds, Readers};
 use crate::resize::{Change, is_turn};
-use crate::table::{Keys, Locked, Place, Section, find_locked};
+use crate::table::{Keys, Locked, Place, Section, find_locked, lock_if_absent};
 use crate::word::{Hash, Word};
 
 local! {
@@ -43,9 +43,14 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
     /// Blocks while another thread changes the bucket.
     #[inline]
     pub fn insert<'g>(&'g self, hash: Hash, entry: E, keys: &impl Keys<E>) -> Option<&'g E> {
-        self.help(keys);
+        let array = self.array();
+        array.bucket(hash).prefetch_for_write();
+        self.help_in(array, keys);
         let new = F::new(entry);
-        let (mut locked, place) = self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other));
+        let (mut locked, place) = match lock_if_absent(array, hash) {
+            Some(locked) => (locked, None),
+            None => self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other)),
+        };
         let Some(old) = place else {
             locked.insert(hash, new);
             self.count(locked.unlock(), Change::Inserted);

@@ -39,6 +39,8 @@ use crate::word::{Hash, Tag, Word};
 const MAX_STEP: u32 = 3;
 /// The number of buckets that a thread moves at a time.
 const CHUNK: usize = if cfg!(relativist_loom) { 1 } else { 64 };
+/// The number of buckets that a thread locks together. Their words share a cache line.
+const BATCH: usize = 8;
 /// A thread moves a chunk after as many insertions and removals.
 const INTERVAL: u32 = if cfg!(relativist_loom) { 1 } else { 16 };
 
@@ -143,20 +145,20 @@ impl<E, F: Form> Section<'_, E, F> {
         let chunk = CHUNK.min(targets);
         let sources = array.len() / targets;
         let first = array.claim() % (targets / chunk) * chunk;
-        let mut buckets = first..first + chunk;
         let (mut moved, mut has_failed) = (0, false);
-        let mut hashed = Hashed::default();
-        while !buckets.is_empty() {
-            has_failed |= !contain(|| {
-                for bucket in &mut buckets {
-                    let is_moved = if next.len() > array.len() {
-                        self.split(array, bucket, next, keys, &mut hashed)
-                    } else {
-                        self.merge(array, bucket * sources..(bucket + 1) * sources, next)
-                    };
-                    moved += usize::from(is_moved) * sources;
+        if next.len() > array.len() {
+            let mut hashed = Hashed::default();
+            let mut split = |buckets| contain(|| moved += self.split(array, buckets, next, keys, &mut hashed));
+            for start in (first..first + chunk).step_by(BATCH) {
+                let batch = start..(start + BATCH).min(first + chunk);
+                if !split(batch.clone()) {
+                    // Moves those whose keys can be hashed.
+                    has_failed |= batch.map(|bucket| split(bucket..bucket + 1)).filter(|is_done| !is_done).count() > 0;
                 }
-            });
+            }
+        } else {
+            let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
+            moved = (first..first + chunk).filter(|&bucket| merge(bucket)).count() * sources;
         }
         if moved > 0 {
             wake_all((first * sources..(first + chunk) * sources).map(|bucket| array.bucket_at(bucket)));
@@ -183,55 +185,76 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
-    /// Moves a bucket to several of a larger array. Returns false if another thread has moved it. A
-    /// panic of `Hash` leaves it as it is.
+    /// Moves a batch of buckets to a larger array, and returns how many. Others were moved by other
+    /// threads. If `Hash` panics, all stay as they are.
+    ///
+    /// The buckets are locked together, and then copied. Each lock waits until the stores before it
+    /// are done, and copies to memory that is in no cache take long.
     fn split<'g>(
         &'g self,
         array: Array<'g, E, F>,
-        bucket: usize,
+        buckets: Range<usize>,
         next: Array<'g, E, F>,
         keys: &impl Keys<E>,
         hashed: &mut Hashed<E>,
-    ) -> bool {
-        let first = array.bucket_at(bucket);
+    ) -> usize {
         let by_windows = array.moves_by_windows(next.bits());
-        let locked = loop {
-            let word = first.word();
-            if word.is_moved() {
-                return false;
-            }
-            if !by_windows {
-                hashed.hash_all(first, word, keys);
-            }
-            let Some(locked) = lock(array, first) else { return false };
-            if by_windows || hashed.are_all_of(&locked) {
-                break locked;
-            }
-            locked.unlock();
-        };
         let added_bits = next.bits() - array.bits();
-        let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
-        let mut hashes = hashed.hashes.iter();
-        for_each_live(first, locked.word, |segment, slot, tag| {
-            let from = segment.slot(slot);
-            // SAFETY: the slot is live, under the lock.
-            let window = unsafe { F::window::<E>(from) };
-            // Uses only the added bits of the hash. The others might differ from those of the
-            // bucket, if `Hash` returns something else each time.
-            let (part, window) = if by_windows {
-                (array.part_by_window(window, next), window)
-            } else {
-                let hash = *hashes.next().expect("all live entries were hashed");
-                (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
-            };
-            let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket << added_bits | part)));
-            // SAFETY: no other thread can find the bucket before the mark; the slot is live.
-            unsafe { target.add(from, tag, window) };
-        });
-        targets.into_iter().flatten().for_each(Target::finish);
-        // SAFETY: all live slots are copied.
-        unsafe { self.leave_behind(&locked) };
-        true
+        let mut moved = 0;
+        loop {
+            hashed.clear();
+            for bucket in buckets.clone() {
+                let first = array.bucket_at(bucket);
+                if !by_windows {
+                    hashed.hash_all(first, keys);
+                }
+                for part in 0..1 << added_bits {
+                    next.bucket_at(bucket << added_bits | part).prefetch_for_write();
+                }
+            }
+            let mut locked: [Option<Locked<'g, E, F>>; BATCH] = [const { None }; BATCH];
+            let mut has_changed = false;
+            for (index, bucket) in buckets.clone().enumerate() {
+                let Some(source) = lock(array, array.bucket_at(bucket)) else { continue };
+                if by_windows || hashed.are_all_of(index, &source) {
+                    locked[index] = Some(source);
+                } else {
+                    has_changed = true;
+                    source.unlock();
+                }
+            }
+            for (index, (source, bucket)) in locked.iter().zip(buckets.clone()).enumerate() {
+                let Some(source) = source else { continue };
+                let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
+                let mut hashes = hashed.hashes_of(index);
+                for_each_live(source.first, source.word, |segment, slot, tag| {
+                    let from = segment.slot(slot);
+                    // SAFETY: the slot is live, under the lock.
+                    let window = unsafe { F::window::<E>(from) };
+                    // Uses only the added bits of the hash. The others might differ from those of
+                    // the bucket, if `Hash` returns something else each time.
+                    let (part, window) = if by_windows {
+                        (array.part_by_window(window, next), window)
+                    } else {
+                        let hash = *hashes.next().expect("all live entries were hashed");
+                        (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
+                    };
+                    let bucket = bucket << added_bits | part;
+                    let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket)));
+                    // SAFETY: no other thread can find the bucket before the mark; the slot is live.
+                    unsafe { target.add(from, tag, window) };
+                });
+                targets.into_iter().flatten().for_each(Target::finish);
+            }
+            for source in locked.iter().flatten() {
+                // SAFETY: all live slots are copied.
+                unsafe { self.leave_behind(source) };
+                moved += 1;
+            }
+            if !has_changed {
+                return moved;
+            }
+        }
     }
 
     /// Moves several buckets to one of a smaller array. Returns false if another thread has moved
@@ -355,26 +378,30 @@ impl<E, F: Form> Table<E, F> {
     }
 }
 
-/// The entries of a bucket and their hashes.
+/// The entries of a batch of buckets and their hashes.
 struct Hashed<E> {
-    /// The word of the first segment.
-    word: Word,
+    /// For each bucket the word of its first segment, and where its entries end.
+    buckets: Vec<(Word, usize)>,
     entries: Vec<NonNull<E>>,
     hashes: Vec<Hash>,
 }
 
 impl<E> Default for Hashed<E> {
     fn default() -> Self {
-        Self { word: Word::EMPTY, entries: Vec::new(), hashes: Vec::new() }
+        Self { buckets: Vec::new(), entries: Vec::new(), hashes: Vec::new() }
     }
 }
 
 impl<E> Hashed<E> {
-    /// Hashes the entries of the bucket of this first segment, whose word is `word`.
-    fn hash_all<F: Form>(&mut self, first: Segment<'_, E, F>, word: Word, keys: &impl Keys<E>) {
-        self.word = word;
+    fn clear(&mut self) {
+        self.buckets.clear();
         self.entries.clear();
         self.hashes.clear();
+    }
+
+    /// Hashes the entries of the next bucket.
+    fn hash_all<F: Form>(&mut self, first: Segment<'_, E, F>, keys: &impl Keys<E>) {
+        let word = first.word();
         for_each_live(first, word, |segment, slot, _| {
             // SAFETY: the words were loaded in a read section that lasts.
             let Some(entry) = (unsafe { F::get::<E>(segment.slot(slot), Expected::Any) }) else { return };
@@ -382,15 +409,25 @@ impl<E> Hashed<E> {
             // SAFETY: as above.
             self.hashes.push(keys.hash(unsafe { entry.as_ref() }));
         });
+        self.buckets.push((word, self.entries.len()));
     }
 
-    /// Returns whether the bucket still has the same entries, in the same order.
-    fn are_all_of<F: Form>(&self, locked: &Locked<'_, E, F>) -> bool {
+    fn range_of(&self, index: usize) -> Range<usize> {
+        let end_of = |index: usize| self.buckets.get(index).map_or(0, |&(_, end)| end);
+        index.checked_sub(1).map_or(0, end_of)..end_of(index)
+    }
+
+    fn hashes_of(&self, index: usize) -> std::slice::Iter<'_, Hash> {
+        self.hashes[self.range_of(index)].iter()
+    }
+
+    /// Returns whether a bucket still has the same entries, in the same order.
+    fn are_all_of<F: Form>(&self, index: usize, locked: &Locked<'_, E, F>) -> bool {
         // A slot that is live in both words has the same entry, because this is the same section.
-        if !F::BOXED && !locked.word.has_later() && locked.word == self.word {
+        if !F::BOXED && !locked.word.has_later() && locked.word == self.buckets[index].0 {
             return true;
         }
-        let mut entries = self.entries.iter();
+        let mut entries = self.entries[self.range_of(index)].iter();
         let mut are_same = true;
         for_each_live(locked.first, locked.word, |segment, slot, _| {
             // SAFETY: the slot is live, and the bucket is locked.
@@ -410,7 +447,7 @@ fn for_each_live<'g, E, F: Form>(
     mut visit: impl FnMut(Segment<'g, E, F>, usize, Tag),
 ) {
     word.live().for_each(|slot| visit(first, slot, word.tag(slot)));
-    if !word.has_later() {
+    if !word.has_later() || word.is_moved() {
         return;
     }
     for (segment, word) in first.chain(word).skip(1) {

@@ -26,6 +26,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use relativist_core::hint::cold_path;
 use relativist_core::sync::{Backoff, Cell, Relaxed, local, yield_now};
 use relativist_core::unwind::contain;
 
@@ -225,7 +226,12 @@ impl<E, F: Form> Section<'_, E, F> {
             }
             for (index, (source, bucket)) in locked.iter().zip(buckets.clone()).enumerate() {
                 let Some(source) = source else { continue };
-                let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
+                let parts = 1 << added_bits;
+                let first_part = Target::new(next.bucket_at(bucket << added_bits));
+                let mut targets = [first_part; 1 << MAX_STEP];
+                for (part, target) in targets[..parts].iter_mut().enumerate().skip(1) {
+                    *target = Target::new(next.bucket_at(bucket << added_bits | part));
+                }
                 let mut hashes = hashed.hashes_of(index);
                 for_each_live(source.first, source.word, |segment, slot, tag| {
                     let from = segment.slot(slot);
@@ -239,12 +245,10 @@ impl<E, F: Form> Section<'_, E, F> {
                         let hash = *hashes.next().expect("all live entries were hashed");
                         (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
                     };
-                    let bucket = bucket << added_bits | part;
-                    let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket)));
                     // SAFETY: no other thread can find the bucket before the mark; the slot is live.
-                    unsafe { target.add(from, tag, window) };
+                    unsafe { targets[part].add(from, tag, window) };
                 });
-                targets.into_iter().flatten().for_each(Target::finish);
+                targets[..parts].iter().for_each(Target::finish);
             }
             for source in locked.iter().flatten() {
                 // SAFETY: all live slots are copied.
@@ -484,6 +488,7 @@ impl<'g, E, F: Form> Target<'g, E, F> {
     /// No other thread can find the bucket, and the slot is live and its bucket locked.
     unsafe fn add(&mut self, from: *const F::Slot<E>, tag: Tag, window: u16) {
         if self.used == Word::SLOTS {
+            cold_path();
             let added = Segment::allocate();
             self.last.set_later(Some(added));
             (self.last, self.used) = (added, 0);
@@ -500,7 +505,7 @@ impl<'g, E, F: Form> Target<'g, E, F> {
     }
 
     /// Sets the word of the bucket.
-    fn finish(self) {
+    fn finish(&self) {
         self.first.set_word(self.word);
     }
 }

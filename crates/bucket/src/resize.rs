@@ -28,6 +28,7 @@ use std::ptr::NonNull;
 
 use relativist_core::sync::{Backoff, Cell, Relaxed, local, yield_now};
 use relativist_core::unwind::contain;
+use relativist_rcu::without_reclaiming;
 
 use crate::array::{AllocError, Array, Segment};
 use crate::form::{Expected, Form, Readers};
@@ -253,8 +254,12 @@ impl<E, F: Form> Section<'_, E, F> {
                 unsafe { target.add(from, tag, F::window::<E>(from)) };
             }
         }
-        // SAFETY: all live slots are copied.
-        locked.into_iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
+        // Destructors, which a private domain may run when a segment is deferred, may wait for the
+        // locks that this thread holds.
+        without_reclaiming(|| {
+            // SAFETY: all live slots are copied.
+            locked.into_iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
+        });
         true
     }
 

@@ -91,7 +91,9 @@ impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
             }
             let is_snapshot = || {
                 let tags = |(segment, word): (Segment<'g, E, F>, Word)| (segment.key(), word.tags());
-                segments.iter().copied().map(tags).eq(first.chain(first.word()).map(tags))
+                let word = first.word();
+                // Under the lock, an entry that moves to a later segment is shown twice.
+                !word.is_locked() && segments.iter().copied().map(tags).eq(first.chain(word).map(tags))
             };
             // Boxed entries keep their slots.
             if !F::BOXED && attempt < ATTEMPTS && !is_snapshot() {

@@ -134,6 +134,12 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
+    /// Moves the next bucket, if a resize is in progress.
+    #[cfg(relativist_loom)]
+    pub fn move_a_bucket(&self, keys: &impl Keys<E>) {
+        self.help(keys);
+    }
+
     #[cold]
     fn help_in_turn<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) {
         if HELPED.with(|helped| is_turn(helped, INTERVAL)) || array.len() <= CHUNK {
@@ -300,6 +306,13 @@ impl<E, F: Form> Table<E, F> {
             unsafe { next.free() };
         }
         Ok(true)
+    }
+
+    /// Begins a resize to 2^`bits` buckets, of which models move each by an update or by
+    /// [`Section::move_a_bucket`].
+    #[cfg(relativist_loom)]
+    pub fn begin_resize(&self, bits: u32) {
+        assert!(self.begin(self.enter().array(), bits).unwrap());
     }
 
     /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,

@@ -29,6 +29,7 @@ use std::ptr::NonNull;
 use relativist_core::hint::cold_path;
 use relativist_core::sync::{Backoff, Cell, Relaxed, local, yield_now};
 use relativist_core::unwind::contain;
+use relativist_rcu::without_reclaiming;
 
 use crate::array::{AllocError, Array, Segment};
 use crate::form::{Expected, Form, Readers};
@@ -128,6 +129,12 @@ impl<E, F: Form> Section<'_, E, F> {
         if let Some(next) = array.next() {
             self.help_in_turn(array, next, keys);
         }
+    }
+
+    /// Moves the next bucket, if a resize is in progress.
+    #[cfg(relativist_loom)]
+    pub fn move_a_bucket(&self, keys: &impl Keys<E>) {
+        self.help(keys);
     }
 
     #[cold]
@@ -295,12 +302,13 @@ impl<E, F: Form> Section<'_, E, F> {
         locked.first.set_word(Word::MOVED_AWAY);
         let Some(later) = later else { return };
         let segments = std::iter::successors(Some(later), |segment| segment.later()).count();
-        // SAFETY: lookups that begin now do not find them.
-        unsafe {
+        // Destructors, which a private domain may run now, may wait for other locks of this thread.
+        // SAFETY: lookups that begin now do not find the segments.
+        without_reclaiming(|| unsafe {
             self.table.domain.defer(self.guard(), later.into_raw(), segments * Segment::<E, F>::BYTES, |raw| {
                 Segment::<E, F>::free_chain(Some(Segment::from_raw(raw)));
             });
-        }
+        });
     }
 }
 
@@ -321,6 +329,13 @@ impl<E, F: Form> Table<E, F> {
             unsafe { next.free() };
         }
         Ok(true)
+    }
+
+    /// Begins a resize to 2^`bits` buckets, of which models move each by an update or by
+    /// [`Section::move_a_bucket`].
+    #[cfg(relativist_loom)]
+    pub fn begin_resize(&self, bits: u32) {
+        assert!(self.begin(self.enter().array(), bits).unwrap());
     }
 
     /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,

@@ -325,6 +325,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
         // Also makes the exchange a full barrier.
         #[cfg(not(relativist_loom))]
         SLEEPERS.wake(self.first.key());
+        #[cfg(relativist_loom)]
+        relativist_core::sync::fence_after_exchange();
         self.array
     }
 

@@ -23,7 +23,7 @@
 use std::ptr::NonNull;
 
 use relativist_core::sync::{Cell, fence_after_exchange, local};
-use relativist_rcu::clock;
+use relativist_rcu::{clock, without_reclaiming};
 
 use crate::array::{Array, Segment};
 use crate::form::{Form, Holds, Readers};
@@ -348,12 +348,13 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
 ///
 /// No later reader can find it.
 unsafe fn retire_segment<E, F: Form>(segment: Segment<'_, E, F>, section: &Section<'_, E, F>) {
+    // A private domain may run destructors here, which may wait for the lock that this thread holds.
     // SAFETY: guaranteed by the caller. The lifetime ends when it is freed.
-    unsafe {
+    without_reclaiming(|| unsafe {
         section.table.domain.defer(section.guard(), segment.into_raw(), Segment::<E, F>::BYTES, |raw| {
             Segment::<E, F>::from_raw(raw).free();
         });
-    }
+    });
 }
 
 /// Shows an entry in a free slot of a later segment.

@@ -33,6 +33,12 @@ impl Hash {
         Self((product >> 64) as u64 ^ product as u64)
     }
 
+    /// Returns the hash with these bits, which models choose.
+    #[cfg(relativist_loom)]
+    pub const fn exactly(bits: u64) -> Self {
+        Self(bits)
+    }
+
     #[inline(always)]
     pub(crate) const fn get(self) -> u64 {
         self.0
@@ -63,14 +69,14 @@ impl Tag {
 pub(crate) struct Word(u64);
 
 impl Word {
-    /// The number of slots of a segment.
-    pub(crate) const SLOTS: usize = 7;
+    /// The number of slots of a segment. Models use fewer, so that later segments come early.
+    pub(crate) const SLOTS: usize = if cfg!(relativist_loom) { 3 } else { 7 };
     /// All slots are free.
     pub(crate) const EMPTY: Self = Self(0);
     /// The word of a bucket that has moved.
     pub(crate) const MOVED_AWAY: Self = Self(Self::MOVED | Self::FILTER);
 
-    const TAGS: u64 = (1 << 56) - 1;
+    const TAGS: u64 = (1 << (8 * Self::SLOTS)) - 1;
     /// The lowest and the highest bit of each slot.
     const ONES: u64 = Self::TAGS / 0xff;
     const HIGHEST: u64 = Self::ONES << 7;

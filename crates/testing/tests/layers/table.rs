@@ -104,6 +104,14 @@ pub const CRATES: &[Crate] = &[
         forbidden: &[ATOMICS],
         ..CRATE
     },
+    Crate {
+        name: "relativist-bucket",
+        folder: "bucket",
+        uses: &["relativist-core", "relativist-rcu"],
+        layers: &["design word", "form", "array", "table", "(resize update)", "contents iter"],
+        forbidden: &[ATOMICS],
+        ..CRATE
+    },
     Crate { name: "relativist-derive", folder: "derive", tests_use: &["relativist"], ..CRATE },
     Crate {
         name: "relativist-bucket",

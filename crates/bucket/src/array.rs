@@ -137,7 +137,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
     /// Allocates the array that follows this one.
     pub(crate) fn successor(self, bits: u32) -> Result<Self, AllocError> {
         let window_shift =
-            if self.windows_show(bits) { self.header().window_shift } else { Self::window_shift_for(bits) };
+            if self.moves_by_windows(bits) { self.header().window_shift } else { Self::window_shift_for(bits) };
         Self::allocate(bits, window_shift, self.header().family)
     }
 
@@ -153,9 +153,10 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         F::BOXED && (end - Self::WINDOW_BITS..=end).contains(&self.bits()) && bits <= end
     }
 
-    /// Returns whether the entries of this array can move to that one without hashing their keys.
-    pub(crate) fn moves_by_windows(self, next: Self) -> bool {
-        next.bits() <= self.bits() || self.windows_show(next.bits())
+    /// Returns whether the entries of this array can move to one of this size without hashing their
+    /// keys. Boxed slots then keep their window.
+    pub(crate) fn moves_by_windows(self, bits: u32) -> bool {
+        bits <= self.bits() || self.windows_show(bits)
     }
 
     fn allocate(bits: u32, window_shift: u32, family: NonNull<Family>) -> Result<Self, AllocError> {

@@ -195,7 +195,7 @@ impl<E, F: Form> Section<'_, E, F> {
         hashed: &mut Hashed<'g, E>,
     ) -> Split {
         let first = array.bucket_at(bucket);
-        let by_windows = array.moves_by_windows(next);
+        let by_windows = array.moves_by_windows(next.bits());
         let locked = loop {
             if first.word().is_moved() {
                 return Split::WasMoved;

@@ -142,3 +142,21 @@ fn sizes() {
     grows_and_shrinks::<Inline>();
     grows_and_shrinks::<Private>();
 }
+/// A table that was made for many entries, and shrinks in several steps, keeps its entries.
+#[test]
+fn shrinks_below_its_first_size() {
+    fn keeps<F: Holds<Entry>>() {
+        let keys = Chosen { shared: 1 };
+        let table: Table<Entry, F> = Table::new(10_000).unwrap();
+        (0..50).for_each(|key| assert!(table.enter().insert(keys.hash_of(key), Entry::new(key, 0), &keys).is_none()));
+        table.shrink_to_fit(&keys).unwrap();
+        assert_eq!(table.buckets(), 16);
+        let section = table.enter();
+        for key in 0..50 {
+            assert!(section.find(keys.hash_of(key), |entry| entry.key == key).is_some(), "{key}");
+        }
+    }
+    keeps::<Boxed>();
+    keeps::<Inline>();
+    keeps::<Private>();
+}

@@ -227,16 +227,19 @@ struct Walk<'t, E, F: Form> {
     bucket: usize,
     /// What is left of the bucket before it.
     entries: Vec<NonNull<E>>,
+    /// The number of entries that are left.
+    left: usize,
 }
 
 impl<'t, E, F: Form> Walk<'t, E, F> {
     fn of(array: Array<'t, E, F>) -> Self {
-        Self { array, bucket: 0, entries: Vec::new() }
+        Self { array, bucket: 0, entries: Vec::new(), left: array.family().count.sum() }
     }
 
     fn next(&mut self) -> Option<NonNull<E>> {
         loop {
             if let Some(entry) = self.entries.pop() {
+                self.left -= 1;
                 return Some(entry);
             }
             if self.bucket == self.array.len() {
@@ -249,9 +252,8 @@ impl<'t, E, F: Form> Walk<'t, E, F> {
         }
     }
 
-    /// Returns bounds on the number of entries that are left.
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.entries.len(), Some(self.array.family().count.sum()))
+        (self.left, Some(self.left))
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::array::{Array, Segment};
 use crate::form::{Expected, Form};
-use crate::table::{Keys, Section};
+use crate::table::{Keys, Section, find_in};
 use crate::word::{Slots, Word};
 
 /// An iterator over the entries of a table. It sees an entry that is in the table throughout exactly
@@ -54,6 +54,15 @@ impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
         let other = Self { buckets: middle..self.buckets.end, slots: Slots::default(), collected: Vec::new(), ..*self };
         self.buckets.end = middle;
         Some(other)
+    }
+
+    /// Returns the entry that has the key of one that the iterator has returned, if the table still
+    /// has an entry with that key, and at another address.
+    #[cold]
+    pub fn moved(&self, entry: &'g E) -> Option<&'g E> {
+        let now = find_in(self.array, self.keys.hash(entry), |other| self.keys.same(entry, other))?;
+        // If it is at the same address, the table was cleared.
+        Some(now).filter(|now| !std::ptr::eq(*now, entry))
     }
 
     /// Goes on to the next bucket. Returns false if there is none.

@@ -149,23 +149,8 @@ impl<'t, E, F: Form> Section<'t, E, F> {
 
     /// Finds the entry with this hash that `is_match` accepts. Wait-free.
     #[inline(always)]
-    pub fn find<'g>(&'g self, hash: Hash, mut is_match: impl FnMut(&E) -> bool) -> Option<&'g E> {
-        let array = self.array();
-        let first = array.bucket(hash);
-        // Most lookups need a slot. So its cache miss overlaps with that of the word.
-        first.prefetch();
-        let word = first.word();
-        let wanted = Wanted { tag: hash.tag(), expected: array.expected(hash) };
-        // SAFETY: the word was loaded under the guard.
-        if let Some((_, entry)) = unsafe { first.find(word.matches(wanted.tag), wanted.expected, &mut is_match) } {
-            // SAFETY: it lives as long as the guard.
-            return Some(unsafe { entry.as_ref() });
-        }
-        // If the bucket has moved, no slot is live, and the filter has all bits.
-        if !word.leads_on(wanted.tag) {
-            return None;
-        }
-        find_further(array, first, word, hash, is_match)
+    pub fn find<'g>(&'g self, hash: Hash, is_match: impl FnMut(&E) -> bool) -> Option<&'g E> {
+        find_in(self.array(), hash, is_match)
     }
 
     /// Prefetches the word of a hash's bucket. To look up many keys, prefetch the words of all,
@@ -197,6 +182,30 @@ impl<'t, E, F: Form> Section<'t, E, F> {
             relativist_core::prefetch::prefetch(entry.as_ptr());
         }
     }
+}
+
+/// See [`Section::find`].
+#[inline(always)]
+pub(crate) fn find_in<'g, E, F: Form>(
+    array: Array<'g, E, F>,
+    hash: Hash,
+    mut is_match: impl FnMut(&E) -> bool,
+) -> Option<&'g E> {
+    let first = array.bucket(hash);
+    // Most lookups need a slot. So its cache miss overlaps with that of the word.
+    first.prefetch();
+    let word = first.word();
+    let wanted = Wanted { tag: hash.tag(), expected: array.expected(hash) };
+    // SAFETY: the word was loaded under the guard.
+    if let Some((_, entry)) = unsafe { first.find(word.matches(wanted.tag), wanted.expected, &mut is_match) } {
+        // SAFETY: it lives as long as the guard.
+        return Some(unsafe { entry.as_ref() });
+    }
+    // If the bucket has moved, no slot is live, and the filter has all bits.
+    if !word.leads_on(wanted.tag) {
+        return None;
+    }
+    find_further(array, first, word, hash, is_match)
 }
 
 /// Continues a lookup in the later segments of a bucket, or in the next array. Not inlined, so that

@@ -85,9 +85,15 @@ where
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let entry = self.entries.0.next()?;
-            if (self.extract)(&entry.key, &entry.value) && self.pinned.unlink(entry) {
-                return Some(entry.pair());
+            let mut entry = self.entries.0.next()?;
+            while (self.extract)(&entry.key, &entry.value) {
+                if self.pinned.unlink(entry) {
+                    return Some(entry.pair());
+                }
+                // A boxed entry was removed or replaced. An inline one may have moved.
+                let moved = if F::BOXED { None } else { self.entries.0.moved(entry) };
+                let Some(moved) = moved else { break };
+                entry = moved;
             }
         }
     }

@@ -511,7 +511,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
 /// # Updates of many keys
 ///
 /// An operation removes exactly the entry that it has read. If another thread has replaced that
-/// entry meanwhile, the new one stays.
+/// entry meanwhile, the new one stays. (A [`FlatMap`](crate::FlatMap) cannot tell a replaced entry
+/// from one that has moved: there the closure runs again, for the new entry.)
 impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// Removes all entries in one atomic step, without waiting. The entries are dropped after a
     /// grace period. The map has the room that it was made with.

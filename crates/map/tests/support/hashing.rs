@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test takes those that it needs")]
 
 use std::hash::{BuildHasher, Hasher};
+use std::sync::LazyLock;
 
 use relativist_testing::random::mix;
 
@@ -15,8 +16,20 @@ pub const MIXED: Hashing = Hashing(mix);
 /// The worst hash function without collisions: the table gets the keys themselves.
 pub const IDENTITY: Hashing = Hashing(|n| n);
 
-/// The inverse of what maps do to hashes: keys are in the table in numerical order.
-pub const UNMIXED: Hashing = Hashing(|n| n.wrapping_mul(0xF1DE_83E1_9937_733D));
+/// All keys have the same hash.
+pub const EQUAL: Hashing = Hashing(|_| 7);
+
+/// Keys below 64 share a bucket as long as there are at most 4096, and have different hashes.
+pub const TOGETHER: Hashing = Hashing(|n| {
+    static HASHES: LazyLock<Vec<u64>> = LazyLock::new(|| (0..).filter(|&n| in_table(n) >> 52 == 7).take(64).collect());
+    HASHES[n as usize % 64]
+});
+
+/// Returns the hash that the table makes of what a hasher returns.
+fn in_table(hash: u64) -> u64 {
+    let product = u128::from(hash) * 0x9E37_79B9_7F4A_7C15;
+    (product >> 64) as u64 ^ product as u64
+}
 
 pub struct Applied {
     apply: fn(u64) -> u64,

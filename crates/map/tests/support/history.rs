@@ -3,8 +3,7 @@
 //! between its beginning and its end.
 //!
 //! The search is that of Wing and Gong ("Testing and Verifying Concurrent Objects", JPDC 1993),
-//! which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017). Keys
-//! are looked at one by one.
+//! which remembers the states that led nowhere (Lowe, "Testing for Linearizability", 2017).
 //!
 //! Another operation takes a line in [`Call`], one in [`Call::random`], one in `perform`, and one
 //! in [`Call::apply`].
@@ -13,9 +12,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use relativist::flat::FlatMap;
-use relativist::{HashMap, PrivateMap};
-
+use relativist::{Map, Stores};
 use relativist_testing::random::Random;
 
 /// Keys are below this, and below the number that the [`Recorder`] was given.
@@ -38,16 +35,17 @@ pub enum Call {
     CompareExchange(u64, u64, u64),
     Remove(u64),
     RemoveIfEven(u64),
+    Clear,
 }
 
-use Call::{CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Toggle, TryInsert, Update};
+use Call::{Clear, CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEven, Toggle, TryInsert, Update};
 
 impl Call {
     /// Returns a random call, with a value that was not used before. `hint` returns the value that
     /// the key had a moment ago.
     fn random(random: &mut Random, keys: u64, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
         let key = random.below(keys);
-        match random.below(39) {
+        match random.below(40) {
             0..14 => Get(key),
             14..20 => Insert(key, value),
             20..23 => TryInsert(key, value),
@@ -56,21 +54,24 @@ impl Call {
             28..31 => Toggle(key, value),
             31..34 => CompareExchange(key, hint(key).unwrap_or(0), value),
             34..37 => Remove(key),
-            _ => RemoveIfEven(key),
+            37..39 => RemoveIfEven(key),
+            _ => Clear,
         }
     }
 
-    fn key(self) -> u64 {
+    /// Performs the call on the values of all keys, and returns its result.
+    fn apply(self, values: &mut [Value; KEYS]) -> Value {
+        let slot = match self {
+            Clear => {
+                *values = Default::default();
+                return None;
+            }
+            Get(key) | Remove(key) | RemoveIfEven(key) | Insert(key, _) | TryInsert(key, _) => key,
+            GetOrInsert(key, _) | Update(key, _) | Toggle(key, _) | CompareExchange(key, ..) => key,
+        };
+        let slot = &mut values[slot as usize];
         match self {
-            Get(key) | Remove(key) | RemoveIfEven(key) => key,
-            Insert(key, _) | TryInsert(key, _) | GetOrInsert(key, _) => key,
-            Update(key, _) | Toggle(key, _) | CompareExchange(key, ..) => key,
-        }
-    }
-
-    /// Performs the call on the value of its key, and returns its result.
-    fn apply(self, slot: &mut Value) -> Value {
-        match self {
+            Clear => unreachable!(),
             Get(_) => *slot,
             Insert(_, value) => slot.replace(value),
             TryInsert(_, value) => std::mem::replace(slot, slot.or(Some(value))),
@@ -91,10 +92,9 @@ pub trait Table {
     fn perform(&self, call: Call) -> Value;
 }
 
-/// Performs a call with a handle of a map of any kind.
-macro_rules! perform {
-    ($pinned:expr, $call:expr) => {{
-        let (pinned, call) = ($pinned, $call);
+impl<S: BuildHasher, F: Stores<u64, u64>> Table for &Map<u64, u64, S, F> {
+    fn perform(&self, call: Call) -> Value {
+        let pinned = self.pin();
         let mut seen = None;
         match call {
             Get(key) => pinned.get(&key).copied(),
@@ -116,25 +116,11 @@ macro_rules! perform {
             },
             Remove(key) => pinned.remove(&key).copied(),
             RemoveIfEven(key) => pinned.remove_if(&key, |_, value| value % 2 == 0).map(|(_, &value)| value),
+            Clear => {
+                pinned.clear();
+                None
+            }
         }
-    }};
-}
-
-impl<S: BuildHasher> Table for &HashMap<u64, u64, S> {
-    fn perform(&self, call: Call) -> Value {
-        perform!(self.pin(), call)
-    }
-}
-
-impl<S: BuildHasher> Table for &PrivateMap<u64, u64, S> {
-    fn perform(&self, call: Call) -> Value {
-        perform!(self.pin(), call)
-    }
-}
-
-impl<S: BuildHasher + Send + Sync + 'static> Table for &FlatMap<u64, u64, S> {
-    fn perform(&self, call: Call) -> Value {
-        perform!(self.pin(), call)
     }
 }
 
@@ -178,12 +164,12 @@ impl Recorder {
     }
 }
 
-/// A state of the search: how many calls of each thread have taken effect, and the value of the key
+/// A state of the search: how many calls of each thread have taken effect, and the values of keys
 /// after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: Vec<usize>,
-    value: Value,
+    values: [Value; KEYS],
 }
 
 impl State {
@@ -197,7 +183,7 @@ impl State {
             let Some(event) = event.filter(|event| event.begin <= first_end) else { continue };
             let mut state = self.clone();
             state.done[thread] += 1;
-            if event.call.apply(&mut state.value) == event.result {
+            if event.call.apply(&mut state.values) == event.result {
                 successors.push(state);
             }
         }
@@ -209,22 +195,10 @@ impl State {
     }
 }
 
-/// Checks whether a history is linearizable. The map was empty at first; `threads` has the events
-/// of each thread. The error is the part of the history that is not linearizable.
-pub fn check(threads: &[Vec<Event>]) -> Result<(), Vec<Vec<Event>>> {
-    for key in 0..KEYS as u64 {
-        let has_key = |event: &&Event| event.call.key() == key;
-        let part: Vec<Vec<Event>> =
-            threads.iter().map(|events| events.iter().filter(has_key).copied().collect()).collect();
-        if !is_linearizable(&part) {
-            return Err(part);
-        }
-    }
-    Ok(())
-}
-
-fn is_linearizable(threads: &[Vec<Event>]) -> bool {
-    let start = State { done: vec![0; threads.len()], value: None };
+/// Returns whether a history is linearizable. The map was empty at first; `threads` has the events
+/// of each thread.
+pub fn is_linearizable(threads: &[Vec<Event>]) -> bool {
+    let start = State { done: vec![0; threads.len()], values: Default::default() };
     let mut seen = HashSet::new();
     let mut open = vec![start];
     while let Some(state) = open.pop() {

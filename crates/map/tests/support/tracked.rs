@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use relativist::flat::Relocatable;
+use relativist::Relocatable;
 use relativist_testing::wait_until;
 
 use relativist_testing::random::mix;
@@ -30,8 +30,8 @@ impl Tally {
     }
 
     /// Checks that this many values are alive when everything was reclaimed, and that none was
-    /// faulty. That may take a moment: if a map is dropped while the background thread resizes it,
-    /// its values are dropped when that is done.
+    /// faulty. That may take a moment:
+    /// other threads run deferred functions, too.
     #[track_caller]
     pub fn assert_live(&self, expected: u64) {
         wait_until(&format!("{expected} values to be left"), || {

@@ -10,26 +10,27 @@
  * The pointer is the truth: an entry is in the table exactly while a pointer leads to it. A tag is
  * set before its pointer, and cleared after the pointer was set to null. The filter's bit is set
  * before the pointer of an entry in the later segment, and cleared after the last such pointer was
- * set to null. So a slot may be used again at once.
+ * set to null. So a slot may be used again at once. (Whether a removal clears the tag or the filter's
+ * bit before the pointer does not matter: the first of these steps is when it takes effect.)
  *
  *   Lookup:  load the array's pointer, then the first word. If the bucket has moved, go on in the
- *            next array. Load the pointers of the slots with the key's tag, and compare keys. If the
- *            filter had a bit for the key, do the same in the later segment.
+ *            next array. Load the pointers of the slots with the key's tag, and compare keys. If
+ *            the filter had a bit for the key, do the same in the later segment.
  *   Update:  search without a lock, and note the entries that were compared. Lock the bucket. Look
  *            at the slots with the key's tag again. Is there an entry that was not compared? Then
  *            unlock, compare it, and lock again. A replacement exchanges the pointer in place.
  *            An empty later segment is unlinked at once.
  *   Resize:  link a new array to the published one. For each target: lock the buckets that become
- *            part of it, copy their pointers, then set MOVED in each, which unlocks it. The thread
- *            that makes the number of moved buckets complete publishes the new array by a
- *            compare-exchange, and retires the old one. Growth waits for no reader. A shrink waits
- *            until all earlier arrays were freed.
- *   Clear:   publish an empty array by a compare-exchange. After a grace period, drop the entries of
- *            the replaced array and of its successor: those of buckets that have not moved. Updates
- *            that loaded the replaced array act on it, and count as having come before the clear.
+ *            part of it, copy their pointers, then set MOVED in each, which unlocks it. Whoever
+ *            finds that all buckets have moved publishes the new array by a compare-exchange, and
+ *            retires the old one if that succeeds. Growth waits for no reader. A shrink waits until
+ *            all earlier arrays were freed.
+ *   Clear:   publish an empty array by a compare-exchange. After a grace period, drop the entries
+ *            of the replaced array and of its successor: those of buckets that have not moved.
+ *            Updates that loaded the replaced array act on it, and count as having come before.
  *
- * Keys: A and C have the same tag, and the same bucket in each array. B has another tag, and another
- * bucket in arrays of two. No updater touches B.
+ * Keys: A and C have the same tag, and the same bucket in each array. B has another tag, and in
+ * arrays of two buckets the other bucket. No updater touches B.
  *
  *   -DBITS0=n, -DBITS1=n, -DBITS2=n
  *                 the arrays have 2^n buckets, at most 2; equal numbers are a growth, too
@@ -42,7 +43,8 @@
  *   -DTURNS=n     the lookups
  *   -DKEPT        the reader stays in one section for all of its lookups
  *   -DEMPTY       a thread clears the table
- *   -DSHRINK_AT_ONCE  a shrink does not wait for earlier arrays: only memory depends on that
+ *   -DSHRINK_AT_ONCE
+ *                 a shrink does not wait for earlier arrays: only memory depends on that
  *
  * Checked:
  *   - A lookup returns a value that its key had at some instant of the lookup.
@@ -57,11 +59,10 @@
  *                   and does not look again
  *   TAG_LAST        an insertion stores the pointer before the tag
  *   FILTER_LAST     an insertion stores the pointer before the filter's bit
- *   FILTER_FIRST    a removal clears the filter's bit before the pointer
  *   FREE_ENTRY      an entry is freed as soon as it is removed
  *   FREE_SEGMENT    a later segment is freed as soon as it is unlinked
  *   FREE_ARRAY      a replaced array is freed at once
- *   UPDATE_UNLOCKED an update does not lock the bucket
+ *   UPDATE_UNLOCKED an update does not wait for the bucket's lock
  *   MOVE_UNLOCKED   a resize does not lock the bucket that it moves
  *   MOVED_LATE      lookups read MOVED after they have looked for the key
  *   MOVED_FIRST     MOVED is set before the pointers are copied
@@ -139,7 +140,7 @@ byte used;                             /* later segments that are in use or were
 byte next[ARRAYS];                     /* 0 for none */
 byte moves[ARRAYS];                    /* buckets that have moved */
 byte current, arrays = 1;
-byte begun;                            /* resizes */
+byte resizes;
 
 /* Grace periods: what is retired waits for the threads that are in a section at that time. */
 #define READER 0
@@ -154,11 +155,13 @@ inline retire(x) { assert(!retired[x]); retired[x] = 1; awaited[x] = inside }
 inline retire_at_once(x) { assert(!retired[x]); retired[x] = 1 }
 inline enter(t) { inside = inside | BIT(t) }
 inline leave(t) {
-  inside = inside & ~BIT(t);
-  i = 0;
-  do :: i == ITEMS -> break :: else -> awaited[i] = awaited[i] & inside; i++ od;
-  i = 0;
-  drop_cleared()
+  d_step {
+    inside = inside & ~BIT(t);
+    i = 0;
+    do :: i == ITEMS -> break :: else -> awaited[i] = awaited[i] & inside; i++ od;
+    i = 0;
+    drop_cleared()
+  }
 }
 
 /* The history. A clear begins a new line of arrays. What updates of the replaced line do counts as
@@ -187,6 +190,18 @@ inline check_found() {
   fi;
   looking = 0; spans_clear = 0; seen = 0
 }
+
+/* Does `visit` for each slot i of a bucket. */
+#define each_slot(b, visit) \
+  i = IN_FIRST(b); \
+  do :: i == IN_FIRST(b) + FIRST -> break :: else -> visit; i++ od; \
+  if \
+  :: link[b] -> \
+     i = IN_LATER(link[b] - 1); \
+     do :: i == IN_LATER(link[b]) -> break :: else -> visit; i++ od \
+  :: else \
+  fi; \
+  i = 0
 
 /* The end of a clear: runs when the last thread has left that was inside then. */
 byte cleared;                          /* the replaced array plus 1 */
@@ -224,34 +239,20 @@ inline drop_cleared() {
   skip
 #endif
 }
+inline drop_slot() { if :: pointer[i] -> retire_at_once(pointer[i]) :: else fi }
 inline drop_bucket() {
-  i = IN_FIRST(b);
-  do :: i == IN_FIRST(b) + FIRST -> break :: else -> if :: pointer[i] -> retire_at_once(pointer[i]) :: else fi; i++ od;
-  if
-  :: link[b] ->
-     i = IN_LATER(link[b] - 1);
-     do :: i == IN_LATER(link[b]) -> break :: else -> if :: pointer[i] -> retire_at_once(pointer[i]) :: else fi; i++ od;
-     retire_at_once(SEGMENT(link[b] - 1))
-  :: else
-  fi
+  each_slot(b, drop_slot());
+  if :: link[b] -> retire_at_once(SEGMENT(link[b] - 1)) :: else fi
 }
 
 inline check_array(g) { assert(!IS_FREE(ARRAY(g))) }
 
-/* Calls `visit` for each slot of a bucket. */
-#define each_slot(b, visit) \
-  i = IN_FIRST(b); \
-  do :: i == IN_FIRST(b) + FIRST -> break :: else -> visit; i++ od; \
-  if \
-  :: link[b] -> \
-     i = IN_LATER(link[b] - 1); \
-     do :: i == IN_LATER(link[b]) -> break :: else -> visit; i++ od \
-  :: else \
-  fi; \
-  i = 0
-
-/* Under the lock: the slot of k, the first free one in the order of a walk; NONE for none. And
- * whether there is an entry with the tag that was not compared. */
+inline compare() {
+  if :: pointer[i] && tag[i] == TAG(k) -> compared = compared | BIT(pointer[i]) :: else fi;
+  if :: pointer[i] && key[pointer[i]] == k -> old = i :: else fi
+}
+/* Looks under the lock for the slot of k, the first free one in the order of the walk, and entries
+ * that were not compared. */
 inline look() {
   if
   :: pointer[i] && tag[i] == TAG(k) && !(compared & BIT(pointer[i])) -> unknown = unknown | BIT(pointer[i])
@@ -260,10 +261,20 @@ inline look() {
   if :: pointer[i] && key[pointer[i]] == k -> old = i :: else fi;
   if :: pointer[i] == NULL && tag[i] == 0 && new == NONE -> new = i :: else fi
 }
-inline compare() {
-  if :: pointer[i] && tag[i] == TAG(k) -> compared = compared | BIT(pointer[i]) :: else fi
-}
 
+#ifdef NORECHECK
+inline first_word(w) {
+  w = filter[b];
+  i = IN_FIRST(b);
+  do :: i == IN_FIRST(b) + FIRST -> break :: else -> w = w * 4 + tag[i]; i++ od;
+  i = 0
+}
+#endif
+#ifdef UPDATE_UNLOCKED
+#define IS_LOCKED(b) false
+#else
+#define IS_LOCKED(b) locked[b]
+#endif
 #define is_later(x) (x >= IN_LATER(0))
 
 /* Makes `entry` the entry of k, or removes the entry of k if `entry` is null. */
@@ -274,69 +285,48 @@ search:
   atomic {
     check_array(g);
     b = BUCKET(g, k);
+    old = NONE;
     if
     :: moved[b] -> g = next[g]; goto search
-    :: else -> each_slot(b, compare());
-#ifdef NORECHECK
-       old = NONE; new = NONE;
-       each_slot(b, look());
-       word = 0;
-       i = IN_FIRST(b);
-       do :: i == IN_FIRST(b) + FIRST -> break :: else -> word = word * 4 + tag[i]; i++ od;
-       i = 0;
-       word = word * 4 + filter[b]
-#endif
-    fi
-  };
-#ifdef NORECHECK
-  atomic {
-    check_array(g);
-    i = IN_FIRST(b);
-    was = 0;
-    do :: i == IN_FIRST(b) + FIRST -> break :: else -> was = was * 4 + tag[i]; i++ od;
-    was = was * 4 + filter[b];
-    i = 0;
-    if
-    :: moved[b] || locked[b] || was != word -> goto search
-    :: else -> locked[b] = 1; new = NONE; found = old; each_slot(b, look()); old = found
+    :: else -> each_slot(b, compare())
     fi;
-    word = 0; was = 0; unknown = 0
+#ifdef NORECHECK
+    first_word(word)
+#endif
   };
-#else
 lock:
   atomic {
     check_array(g);
     b = BUCKET(g, k);
     if
     :: moved[b] -> g = next[g]; goto lock
-#ifdef UPDATE_UNLOCKED
-    :: !moved[b] ->
-#else
-    :: !moved[b] && !locked[b] -> locked[b] = 1;
+    :: !moved[b] && !IS_LOCKED(b) ->
+#ifdef NORECHECK
+       first_word(was);
+       if :: was != word -> goto search :: else fi;
 #endif
+       locked[b] = 1
     fi
   };
   atomic {
-    old = NONE; new = NONE; unknown = 0;
-    each_slot(b, look());
+#ifdef NORECHECK
+    d_step { found = old; new = NONE; each_slot(b, look()); old = found; unknown = 0; found = 0; word = 0; was = 0 };
+#else
+    d_step { old = NONE; new = NONE; unknown = 0; each_slot(b, look()) };
+#endif
     if
     :: unknown -> locked[b] = 0; compared = compared | unknown; goto lock
     :: else
     fi
   };
-#endif
   if
-  :: entry && old != NONE -> /* Replace. */
-     atomic { was = pointer[old]; pointer[old] = entry; assert(was == PRESENT(g, k)); happens(g, k, entry) };
-     atomic { discard(was); was = 0 }
+  :: entry && old != NONE -> replace(k, entry)
   :: entry && old == NONE -> insert(k, entry)
   :: !entry && old != NONE -> remove(k)
   :: else -> assert(PRESENT(g, k) == NULL)
   fi;
 done:
-#ifndef UPDATE_UNLOCKED
   locked[b] = 0;
-#endif
   atomic {
     leave(t);
     g = 0; b = 0; old = 0; new = 0; compared = 0; unknown = 0
@@ -375,44 +365,30 @@ inline insert(k, entry) {
 #endif
 }
 
-/* Only A and C have their tag, and B is never in a later segment together with them and removed. */
-inline other_of_class() {
-  if :: is_later(i) && i != old && tag[i] == TAG(k) -> unknown = 1 :: else fi
+inline replace(k, entry) {
+  atomic { was = pointer[old]; pointer[old] = entry; assert(was == PRESENT(g, k)); happens(g, k, entry) };
+  atomic { discard(was); was = 0 }
 }
-inline make_filter_exact() {
-  if
-  :: is_later(old) ->
-     atomic {
-       unknown = 0;
-       each_slot(b, other_of_class());
-       if
-       :: !unknown ->
-          filter[b] = filter[b] & ~TAG(k);
-#ifdef FILTER_FIRST
-          may_happen(g, k, NULL)
-#endif
-       :: else
-       fi;
-       unknown = 0
-     }
-  :: else
-  fi
-}
+
+inline same_class() { if :: is_later(i) && tag[i] == TAG(k) -> unknown = 1 :: else fi }
 inline remove(k) {
-#ifdef FILTER_FIRST
-  make_filter_exact();
-#endif
   atomic { was = pointer[old]; assert(was == PRESENT(g, k)); pointer[old] = NULL; happens(g, k, NULL) };
   atomic { discard(was); was = 0 };
   tag[old] = 0;
-#ifndef FILTER_FIRST
-  make_filter_exact();
-#endif
+  if
+  :: is_later(old) ->
+     atomic {
+       each_slot(b, same_class());
+       if :: !unknown -> filter[b] = filter[b] & ~TAG(k) :: else fi;
+       unknown = 0
+     }
+  :: else
+  fi;
   if
   :: link[b] && filter[b] == 0 ->
-     was = link[b];
-     link[b] = 0;
      atomic {
+       was = link[b];
+       link[b] = 0;
 #ifdef FREE_SEGMENT
        retire_at_once(SEGMENT(was - 1));
 #else
@@ -428,7 +404,8 @@ proctype updater(byte t, first, end) {
   byte n = first, g, b, i, old, new, was, entry, k;
   int compared, unknown;
 #ifdef NORECHECK
-  int word; byte found;
+  int word;
+  byte found;
 #endif
   do
   :: n == end -> break
@@ -477,7 +454,7 @@ proctype reader() {
        looking = 1;
        spans_clear = 0;
        seen = SEEN_AT_FIRST;
-       before = begun;
+       before = resizes;
        line_before = current_line
      };
      g = current;
@@ -487,7 +464,7 @@ proctype reader() {
           b = BUCKET(g, k);
           if
 #ifndef MOVED_LATE
-          :: moved[b] -> hops++; assert(hops <= 1 + begun - before); g = next[g]
+          :: moved[b] -> hops++; assert(hops <= 1 + resizes - before); g = next[g]
           :: else ->
 #else
           :: true ->
@@ -575,7 +552,7 @@ inline lock_from(from) {
 #endif
 }
 inline mark(from) { atomic { moved[from] = 1; locked[from] = 0 } }
-inline count(n) { atomic { moves[g] = moves[g] + n; is_last = moves[g] == 1 + BITS(g) } }
+inline add_moves(a) { moves[g] = moves[g] + a }
 
 /* Later buckets of a shrink are locked after the first one, which says whether they have moved. */
 inline move(from) {
@@ -586,7 +563,7 @@ inline move(from) {
 #endif
   :: else ->
      if
-     :: BITS(h) >= BITS(g) -> copy(from); mark(from); count(1)
+     :: BITS(h) >= BITS(g) -> copy(from); mark(from); add_moves(1)
      :: else ->
 #ifdef MERGE_UNLOCKED
         copy(from); mark(from);
@@ -597,13 +574,9 @@ inline move(from) {
         copy(from); copy(from + 1);
         mark(from); mark(from + 1);
 #endif
-        count(2)
-     fi;
-#ifndef PUBLISH_EARLY
-     if :: is_last -> publish() :: else fi
-#endif
-  fi;
-  is_last = 0
+        add_moves(2)
+     fi
+  fi
 }
 inline publish() {
   atomic {
@@ -633,7 +606,6 @@ inline retire_segments() {
 
 proctype mover(byte t) {
   byte g, h, b, i, x, to, p, n;
-  bool is_last;
   do
   :: n == RESIZES -> break
   :: else ->
@@ -649,7 +621,7 @@ proctype mover(byte t) {
 #else
        :: next[g] == 0 && arrays < ARRAYS && (BITS(arrays) >= BITS(g) || EARLIER_FREED(g)) ->
 #endif
-          next[g] = arrays; line[arrays] = line[g]; arrays++; begun++
+          next[g] = arrays; line[arrays] = line[g]; arrays++; resizes++
        :: else
        fi;
        h = next[g]
@@ -660,7 +632,9 @@ proctype mover(byte t) {
         publish();
 #endif
         move(2 * g);
-        if :: BITS(g) && BITS(h) >= BITS(g) -> move((2 * g + 1)) :: else fi
+        if :: BITS(g) && BITS(h) >= BITS(g) -> move((2 * g + 1)) :: else fi;
+        /* The thread that moved the last bucket may be late. */
+        if :: moves[g] == 1 + BITS(g) -> publish() :: else fi
      :: else
      fi;
      atomic { leave(t); g = 0; h = 0; b = 0 }

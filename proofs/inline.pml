@@ -1,3 +1,92 @@
+/* The bucket table with entries in its slots (crates/bucket): lookups and updates during resizes
+ * and a clear. boxed.pml is about slots that hold pointers; what both kinds share is checked there more
+ * closely. Each access to shared memory is a step of its own, except that an update's search is one
+ * step, with and without the lock. Memory is sequentially consistent.
+ *
+ * A bucket is a first segment in the array, and a list of later ones outside of it. A segment has
+ * slots, and a word with a tag per slot. The first word also has the flags LOCKED and MOVED, and a
+ * filter: the classes of tags that later segments may have. It is 0 exactly if there is no later
+ * segment.
+ *
+ * The tag is the truth: an entry is in the table exactly while a word shows it.
+ *
+ *   Lookup:  load the array's pointer, then the first word. If the bucket has moved, go on in the
+ *            next array. Compare keys in the slots with the key's tag. If the filter had a bit for
+ *            the key, do the same in the later segments.
+ *   Update:  search without a lock, and note the slots that were compared. Lock the bucket. Look at
+ *            the slots with the key's tag again. Is there one that was not compared? Then unlock,
+ *            compare it, and lock again.
+ *   Insert:  write the entry into the first usable slot in the order of the walk, and show it. In a
+ *            later segment: set the filter's bit before. A new segment is the last one, and is
+ *            linked empty.
+ *   Replace: write the new entry into a usable slot of the old one's segment. One store of the word
+ *            shows the new one and hides the old one. Has the segment no usable slot? Then copy the
+ *            old entry to a segment further back with two usable slots, show the copy, hide the
+ *            original, and replace the copy.
+ *   Remove:  from the first segment by one compare-exchange of the word, without the lock. From a
+ *            later one under the lock: hide the entry, then clear the filter's bit unless another
+ *            entry needs it. An empty later segment is unlinked, and keeps its link.
+ *   Reuse:   the tag of a slot that is vacated becomes the number of the latest grace period that
+ *            has begun, modulo MODULUS. The thread loads the number after it has entered its read
+ *            section. When the second grace period after that has ended, the slot is usable: the
+ *            first one waits for the update, the second for readers from before it. Numbers that
+ *            seem to be ahead of the one that has ended are young.
+ *   Resize:  hash the keys of the buckets that become one, without a lock. Lock these buckets. Are
+ *            other slots live than before? Then unlock, and begin again. Copy the entries, and set
+ *            MOVED, which unlocks. (Here a shrink may begin at once: see SHRINK_AT_ONCE in
+ *            boxed.pml.)
+ *   Clear:   publish an empty array. After a grace period, drop the entries of the replaced array
+ *            and of its successor.
+ *
+ * Keys: A and C have the same tag, and the same bucket in each array. B has another tag, and in
+ * arrays of two buckets the other bucket. No updater touches B.
+ *
+ *   -DBITS0=n, -DBITS1=n, -DBITS2=n
+ *                 the arrays have 2^n buckets, at most 2; equal numbers are a growth, too
+ *   -DRESIZES=n   the resizes; -DMOVERS=n threads do them
+ *   -DFIRST=n     the slots of a first segment
+ *   -DOPS=n       the updates of A by the first updater
+ *   -DOPSC=n      the updates of A or C by the second updater
+ *   -DC0          C is in a later segment at the start
+ *   -DTURNS=n     the lookups
+ *   -DKEPT        the reader stays in one section for all of its lookups
+ *   -DGRACES=n    the number of grace periods
+ *   -DEMPTY       a thread clears the table
+ *
+ * Checked:
+ *   - A lookup returns a value that its key had at some instant of the lookup.
+ *   - An update returns the entry that it replaces.
+ *   - A lookup hops once, and once more for each resize that began during it.
+ *   - No slot is written while a thread may read it.
+ *   - No thread accesses an array or a segment that was freed.
+ *   - The filter of an unlocked bucket is 0 exactly if there is no later segment.
+ *   - At the end each entry is in the table, or was dropped, once.
+ *
+ * Each of these switches leaves out or misplaces one step, and in a run of runs.txt a check fails:
+ *
+ *   NORECHECK       an update locks by a compare-exchange from the word that its search has seen,
+ *                   and does not look again
+ *   REUSE_AT_ONCE   a slot is usable as soon as its entry is hidden
+ *   REUSE_EARLY     a slot is usable after the first grace period
+ *   REUSE_AHEAD     a slot is usable whose number is ahead of the one that has ended
+ *   STALE_STAMP     an update uses the number that it has read before it entered its section
+ *   EARLIER         an entry may be replaced by one in an earlier segment
+ *   REPLACE_ACROSS  an entry is replaced by one in a later segment: a lookup may return the new
+ *                   value, and the next one the old value
+ *   REMOVE_FIRST    an entry is hidden before its copy further back is shown
+ *   REMOVE_LOCKED   a removal from the first segment does not fail if the bucket is locked
+ *   FILTER_LAST     an insertion shows the entry before it sets the filter's bit
+ *   FILTER_CLEARED  a removal clears the filter's bit although another entry needs it
+ *   LINK_FULL       a new segment that shows the entry is linked before the filter's bit is set
+ *   FREE_SEGMENT    a segment is freed as soon as it is unlinked
+ *   CUT_LINK        a segment that is unlinked loses its link
+ *   KEEP_EMPTY      a segment stays when its last entry was moved back
+ *   MOVE_UNLOCKED   a resize does not lock the bucket that it moves
+ *   MERGE_UNLOCKED  buckets that become one are moved one after the other
+ *   UNCHECKED       a resize does not check that the bucket is as it was when keys were hashed
+ *   UNCHECKED_LINK  a resize checks the words only, not in which segments they are
+ *   DROP_MOVED      a clear drops the entries of moved buckets, too
+ */
 #ifndef BITS0
 #define BITS0 0
 #endif
@@ -15,9 +104,6 @@
 #endif
 #ifndef FIRST
 #define FIRST 1
-#endif
-#ifndef LATER
-#define LATER 2
 #endif
 #ifndef OPS
 #define OPS 1
@@ -50,9 +136,8 @@
 byte key[ENTRIES];
 
 #define BUCKETS (ARRAYS * 2)
-#ifndef POOL
-#define POOL 4                         /* later segments; none is used twice */
-#endif
+#define LATER 2                        /* the slots of a later segment */
+#define POOL 5                         /* later segments; none is used twice */
 #define SLOTS (BUCKETS * FIRST + POOL * LATER)
 #define BITS(g) (g == 0 -> BITS0 : (g == 1 -> BITS1 : (g == 2 -> BITS2 : 0)))
 #define BUCKET(g, k) (2 * (g) + (k == B -> BITS(g) : 0))
@@ -61,10 +146,12 @@ byte key[ENTRIES];
 #define is_later(x) ((x) >= IN_LATER(0))
 #define SEGMENT_OF(x) (((x) - IN_LATER(0)) / LATER)
 
-/* Words: the key of each live slot (in the program: 7 bits of its hash), and else when it was vacated. */
+/* Words: the key of each live slot (in the program: 7 bits of its hash), or else when it was
+ * vacated, plus 1; 0 for never. */
 byte live[SLOTS], stamp[SLOTS];
 bool moved[BUCKETS], locked[BUCKETS];
 byte filter[BUCKETS];                  /* the tags that later segments may have */
+/* Slots, and links. */
 byte entry_in[SLOTS];
 byte link[BUCKETS], link_of[POOL];     /* the number of the next segment plus 1; 0 for none */
 byte used;                             /* later segments that are in use or were */
@@ -91,12 +178,14 @@ inline retire(x) { assert(!retired[x]); retired[x] = 1; awaited[x] = inside }
 inline retire_at_once(x) { assert(!retired[x]); retired[x] = 1 }
 inline enter(t) { n = begun; atomic { entered[t] = n; inside = inside | BIT(t) } }
 inline leave(t) {
-  inside = inside & ~BIT(t);
-  entered[t] = 0; pinned[t] = 0;
-  i = 0;
-  do :: i == ITEMS -> break :: else -> awaited[i] = awaited[i] & inside; i++ od;
-  i = 0;
-  drop_cleared()
+  d_step {
+    inside = inside & ~BIT(t);
+    entered[t] = 0; pinned[t] = 0;
+    i = 0;
+    do :: i == ITEMS -> break :: else -> awaited[i] = awaited[i] & inside; i++ od;
+    i = 0;
+    drop_cleared()
+  }
 }
 /* The slots that a thread reads or may read until it leaves its section. */
 int pinned[THREADS];
@@ -110,7 +199,7 @@ int pinned[THREADS];
 #ifdef REUSE_EARLY
 #define IS_USABLE(x) (live[x] == 0 && (stamp[x] == 0 || (AGE(x) >= 1 && AGE(x) < MODULUS - 2)))
 #else
-#ifdef REUSE_YOUNG
+#ifdef REUSE_AHEAD
 #define IS_USABLE(x) (live[x] == 0 && (stamp[x] == 0 || AGE(x) >= 2))
 #else
 #define IS_USABLE(x) (live[x] == 0 && (stamp[x] == 0 || (AGE(x) >= 2 && AGE(x) < MODULUS - 2)))
@@ -125,6 +214,8 @@ inline fill(x, e) {
 }
 inline vacate(x) { live[x] = 0; stamp[x] = 1 + n % MODULUS }
 
+/* The history. A clear begins a new line of arrays. What updates of the replaced line do counts as
+ * having happened at the instant of the clear. */
 byte line[ARRAYS], current_line;
 byte present[8];                       /* the entry of each key, for each line */
 #define PRESENT(g, k) present[line[g] * 4 + (k)]
@@ -166,6 +257,7 @@ inline check_found() {
   od; \
   i = 0
 
+/* The end of a clear: runs when the last thread has left that was inside then. */
 byte cleared;                          /* the replaced array plus 1 */
 byte cleared_awaited;
 inline drop_cleared() {
@@ -188,11 +280,7 @@ inline drop_cleared() {
            b++
         od;
         retire_at_once(ARRAY(g));
-#ifdef DROP_ONE
-        break
-#else
         if :: next[g] -> g = next[g] :: else -> break fi
-#endif
      od;
      i = 0; b = 0; g = 0; o = 0
   :: else
@@ -208,17 +296,22 @@ inline check_array(g) { assert(!IS_FREE(ARRAY(g))) }
 
 #define HAS_TAG(x, k) (live[x] && TAG(live[x]) == TAG(k))
 inline compare() {
-  if :: HAS_TAG(i, k) -> pinned[t] = pinned[t] | BIT(i); if :: live[i] == k -> old = i :: else fi :: else fi
+  if :: HAS_TAG(i, k) -> pinned[t] = pinned[t] | BIT(i) :: else fi;
+  if :: live[i] == k -> old = i :: else fi
 }
 
-/* One segment under the lock. */
+/* Looks at one segment under the lock. Afterwards `new` is the slot for the new entry, or NONE if
+ * that needs a new segment; and `copy` is the slot for a copy of the old entry, or NONE. */
 inline look_in(from, slots) {
   free1 = NONE; free2 = NONE; here = 0;
   i = from;
   do
   :: i == from + slots -> break
   :: else ->
-     if :: HAS_TAG(i, k) && !(pinned[t] & BIT(i)) -> unknown = 1; pinned[t] = pinned[t] | BIT(i) :: else fi;
+     if
+     :: HAS_TAG(i, k) && !(pinned[t] & BIT(i)) -> unknown = 1; pinned[t] = pinned[t] | BIT(i)
+     :: else
+     fi;
      if :: live[i] == k -> old = i; here = 1 :: else fi;
      if
      :: IS_USABLE(i) && free1 == NONE -> free1 = i
@@ -238,7 +331,6 @@ inline look_in(from, slots) {
   :: else
   fi
 }
-/* The slot of k, and the usable slots for a new entry. */
 inline look() {
   old = NONE; new = NONE; copy = NONE; unknown = 0;
   look_in(IN_FIRST(b), FIRST);
@@ -251,10 +343,14 @@ inline look() {
   i = 0; free1 = 0; free2 = 0; here = 0
 }
 
+/* The first word, in which A and C look the same. */
 inline first_word(w) {
   w = 0;
   i = IN_FIRST(b);
-  do :: i == IN_FIRST(b) + FIRST -> break :: else -> w = w * 16 + (live[i] -> 10 + TAG(live[i]) : stamp[i]); i++ od;
+  do
+  :: i == IN_FIRST(b) + FIRST -> break
+  :: else -> w = w * 16 + (live[i] -> 10 + TAG(live[i]) : stamp[i]); i++
+  od;
   w = w * 4 + filter[b];
   i = 0
 }
@@ -264,6 +360,7 @@ inline first_word(w) {
 #else
 #define CAN_TAKE_OUT (live[old] == k && !moved[b] && !locked[b])
 #endif
+/* Makes `entry` the entry of k, or removes the entry of k if `entry` is null. */
 inline update(k, entry) {
   enter(t);
   g = current;
@@ -281,7 +378,7 @@ search:
 #endif
   };
   if
-  :: !entry && old != NONE && !is_later(old) -> /* Remove from the first segment, without the lock. */
+  :: !entry && old != NONE && !is_later(old) -> /* Remove it without the lock. */
 #ifndef STALE_STAMP
      n = begun;
 #endif
@@ -310,9 +407,9 @@ lock:
 #endif
   atomic {
 #ifdef NORECHECK
-    free3 = old; look(); unknown = 0; old = free3; free3 = 0; word = 0; was = 0;
+    d_step { found = old; look(); unknown = 0; old = found; found = 0; word = 0; was = 0 }
 #else
-    look();
+    d_step { look() }
 #endif
     if
     :: unknown -> locked[b] = 0; goto lock
@@ -384,7 +481,7 @@ inline insert(k, entry) {
 inline replace(k, entry) {
   if
 #ifdef EARLIER
-  :: new != NONE && copy == NONE && (is_later(old) && (!is_later(new) || SEGMENT_OF(old) != SEGMENT_OF(new))) ->
+  :: is_later(old) && new != NONE && (!is_later(new) || SEGMENT_OF(new) < SEGMENT_OF(old)) ->
      fill(new, entry);
      atomic { live[new] = k; happens(g, k, entry); drop(entry_in[old]) };
      atomic { vacate(old) }
@@ -426,7 +523,9 @@ inline move_back(k, entry) {
 #ifndef REMOVE_FIRST
   atomic { vacate(old) };
 #endif
+#ifndef KEEP_EMPTY
   if :: is_later(old) -> unlink_if_empty(SEGMENT_OF(old)) :: else fi;
+#endif
   atomic { old = copy; copy = 0 };
   replace_here(k, entry)
 #endif
@@ -434,17 +533,12 @@ inline move_back(k, entry) {
 
 inline same_class() { if :: is_later(i) && HAS_TAG(i, k) -> unknown = 1 :: else fi }
 inline remove_later(k) {
-#ifdef FILTER_FIRST
-  atomic {
-    live[old] = 0; each_slot(b, same_class()); live[old] = k;
-    if :: !unknown -> filter[b] = filter[b] & ~TAG(k); may_happen(g, k, NULL) :: else fi;
-    unknown = 0
-  };
-#endif
   atomic { take_out(k) };
   unlink_if_empty(SEGMENT_OF(old));
   atomic {
+#ifndef FILTER_CLEARED
     each_slot(b, same_class());
+#endif
     if :: !unknown -> filter[b] = filter[b] & ~TAG(k) :: else fi;
     assert((filter[b] == 0) == (link[b] == 0));
     locked[b] = 0
@@ -483,7 +577,8 @@ proctype updater(byte t, first, end) {
   byte free1, free2;
   bool here, unknown;
 #ifdef NORECHECK
-  int word, was; byte free3;
+  int word, was;
+  byte found;
 #endif
   do
   :: op == end -> break
@@ -495,13 +590,14 @@ proctype updater(byte t, first, end) {
   od
 }
 
-/* Looks for k in one load of a word. */
+/* Looks for k in one load of a word. Slots do not change while they are pinned. */
 inline look_up(from, slots) {
   i = from;
   do
   :: i == from + slots -> break
   :: else ->
-     if :: HAS_TAG(i, k) -> pinned[READER] = pinned[READER] | BIT(i); if :: live[i] == k -> found = entry_in[i] :: else fi :: else fi;
+     if :: HAS_TAG(i, k) -> pinned[READER] = pinned[READER] | BIT(i) :: else fi;
+     if :: live[i] == k -> found = entry_in[i] :: else fi;
      i++
   od;
   i = 0
@@ -533,12 +629,8 @@ proctype reader() {
           check_array(g);
           b = BUCKET(g, k);
           if
-#ifndef MOVED_LATE
           :: moved[b] -> hops++; assert(hops <= 1 + resizes - before); g = next[g]
           :: else ->
-#else
-          :: true ->
-#endif
              look_up(IN_FIRST(b), FIRST); later = (filter[b] & TAG(k)) != 0; break
           fi
         }
@@ -557,12 +649,6 @@ proctype reader() {
         od
      :: else
      fi;
-#ifdef MOVED_LATE
-     if
-     :: !found && moved[b] -> atomic { g = next[g]; b = BUCKET(g, k); look_up(IN_FIRST(b), FIRST) }
-     :: else
-     fi;
-#endif
      atomic {
        check_found();
        turn++;
@@ -580,7 +666,7 @@ proctype reader() {
 inline copy_slot() {
   atomic {
     if
-    :: live[x] && (hashed & BIT(x)) ->
+    :: live[x] && (pinned[t] & BIT(x)) -> /* Its hash is known. */
        to = BUCKET(h, live[x]);
        i = IN_FIRST(to);
        do :: i == IN_FIRST(to) + FIRST || live[i] == 0 -> break :: else -> i++ od;
@@ -612,68 +698,55 @@ inline copy_bucket(from) {
   od;
   x = 0
 }
-inline hash_slot() { if :: live[i] -> hashed = hashed | BIT(i) :: else fi }
-inline check_slot() { if :: live[i] -> same = same | BIT(i) :: else fi }
-inline lock_from(from) {
-#ifndef MOVE_UNLOCKED
-  atomic { !locked[from] -> locked[from] = 1 };
-#endif
-#ifdef MOVED_FIRST
-  moved[from] = 1
+/* What the words of a bucket show. */
+inline add_to(words) {
+#ifdef UNCHECKED_LINK
+  words = words * 4 + (live[i] -> TAG(live[i]) : 0)
 #else
+  words = words | (live[i] -> BIT(i) : 0)
+#endif
+}
+inline hash_slot() { pinned[t] = pinned[t] | (live[i] -> BIT(i) : 0); add_to(hashed) }
+inline check_slot() { add_to(found) }
+inline lock_from(from) {
+#ifdef MOVE_UNLOCKED
   skip
+#else
+  atomic { !locked[from] -> locked[from] = 1 }
 #endif
 }
 inline mark(from) { atomic { moved[from] = 1; locked[from] = 0 } }
-inline add_moves(a) { atomic { moves[g] = moves[g] + a; is_last = moves[g] == 1 + BITS(g) } }
+inline add_moves(a) { moves[g] = moves[g] + a }
 #define IS_SHRINK (BITS(h) < BITS(g))
-
-#ifdef UNCHECKED_LINK
-/* The words of all segments, wherever these are. */
-inline add_to_pattern() { word = word * 4 + (live[i] -> TAG(live[i]) : 0) }
-inline pattern(w) { word = 0; each_slot(from, add_to_pattern()); w = word }
-#endif
 
 inline move(from) {
   skip;
 again:
-  /* Hash the keys, without a lock. */
   atomic {
     hashed = 0;
     each_slot(from, hash_slot());
-    if :: IS_SHRINK -> each_slot(from + 1, hash_slot()) :: else fi;
-    pinned[t] = pinned[t] | hashed;
-#ifdef UNCHECKED_LINK
-    pattern(was)
-#endif
+    if :: IS_SHRINK -> each_slot(from + 1, hash_slot()) :: else fi
   };
   lock_from(from);
 #ifndef MERGE_UNLOCKED
   if :: IS_SHRINK && !moved[from] -> lock_from(from + 1) :: else fi;
 #endif
   if
-#ifndef MOVED_FIRST
   :: moved[from] -> locked[from] = 0
-#endif
   :: else ->
 #ifndef UNCHECKED
      atomic {
-       same = 0;
-#ifdef UNCHECKED_LINK
-       same = word;
-       pattern(was);
+       d_step {
+         found = 0;
+         each_slot(from, check_slot());
+         if :: IS_SHRINK -> each_slot(from + 1, check_slot()) :: else fi
+       };
        if
-       :: same != was ->
-#else
-       each_slot(from, check_slot());
-       if :: IS_SHRINK -> each_slot(from + 1, check_slot()) :: else fi;
-       if
-       :: same != hashed ->
-#endif
-          locked[from] = 0; same = 0;
+       :: found != hashed ->
+          locked[from] = 0; found = 0;
           if :: IS_SHRINK -> locked[from + 1] = 0 :: else fi;
           goto again
-       :: else -> same = 0
+       :: else -> found = 0
        fi
      };
 #endif
@@ -690,32 +763,20 @@ again:
         mark(from); mark(from + 1);
 #endif
         add_moves(2)
-     fi;
-     if :: is_last -> publish() :: else fi
+     fi
   fi;
-#ifdef UNCHECKED_LINK
-  word = 0; was = 0;
-#endif
-  atomic { is_last = 0; hashed = 0 }
+  hashed = 0
 }
 inline publish() {
   atomic {
-#ifdef STORE_RESIZED
-    current = h;
-#else
     if
     :: current == g ->
        current = h;
-#ifdef FREE_ARRAY
-       retire_at_once(ARRAY(g));
-#else
        retire(ARRAY(g));
-#endif
        retire_segments(2 * g);
        if :: BITS(g) -> retire_segments(2 * g + 1) :: else fi
     :: else
     fi
-#endif
   }
 }
 inline retire_segments(from) {
@@ -725,11 +786,7 @@ inline retire_segments(from) {
 
 proctype mover(byte t) {
   byte n, g, h, b, i, o, s, x, to, from, count;
-  int hashed, same;
-#ifdef UNCHECKED_LINK
-  int word, was;
-#endif
-  bool is_last;
+  int hashed, found;
   do
   :: count == RESIZES -> break
   :: else ->
@@ -751,7 +808,9 @@ proctype mover(byte t) {
         do
         :: from > 2 * g + BITS(g) -> break
         :: else -> move(from); from = from + 1 + (IS_SHRINK -> 1 : 0)
-        od
+        od;
+        /* The thread that moved the last bucket may be late. */
+        if :: moves[g] == 1 + BITS(g) -> publish() :: else fi
      :: else
      fi;
      atomic { leave(t); g = 0; h = 0; b = 0; n = 0 }
@@ -766,28 +825,20 @@ proctype clearer(byte t) {
   :: g = current;
      if
      :: atomic {
-#ifndef STORE_EMPTY
           current == g ->
-#endif
-          h = arrays; arrays++; line[h] = 1;
-          current = h; current_line = 1; spans_clear = looking; seen = seen | BIT(NULL);
-          cleared = g + 1;
-#ifdef DROP_AT_ONCE
-          cleared_awaited = 0
-#else
-          cleared_awaited = inside
-#endif
+          h = arrays; arrays++; line[h] = 1; current = h;
+          current_line = 1; spans_clear = looking; seen = seen | BIT(NULL);
+          cleared = g + 1; cleared_awaited = inside
         };
         break
-#ifndef STORE_EMPTY
      :: current != g
-#endif
      fi
   od;
   atomic { leave(t); h = 0; g = 0; n = 0 }
 }
 #endif
 
+/* Begins grace periods, and ends each when it has seen every thread outside of older sections. */
 proctype driver() {
   byte t;
   do
@@ -808,7 +859,8 @@ init {
   atomic {
     key[1] = B; live[IN_FIRST(BUCKET(0, B))] = B; entry_in[IN_FIRST(BUCKET(0, B))] = 1; present[B] = 1;
 #ifdef C0
-    key[2] = C; used = 1; link[0] = 1; live[IN_LATER(0)] = C; entry_in[IN_LATER(0)] = 2; filter[0] = TAG(C); present[C] = 2;
+    key[2] = C; live[IN_LATER(0)] = C; entry_in[IN_LATER(0)] = 2; present[C] = 2;
+    used = 1; link[0] = 1; filter[0] = TAG(C);
 #else
     dropped[2] = 1;
 #endif

@@ -248,7 +248,9 @@ impl<'t, E, F: Form> Walk<'t, E, F> {
             let bucket = self.bucket;
             self.bucket += 1;
             // SAFETY: no other thread uses the table.
-            unsafe { for_each_bucket(self.array, bucket..bucket + 1, &mut |first| self.entries.extend(entries_of(first))) };
+            unsafe {
+                for_each_bucket(self.array, bucket..bucket + 1, &mut |first| self.entries.extend(entries_of(first)))
+            };
         }
     }
 

@@ -7,11 +7,7 @@ use crate::scene::*;
 
 /// Another thread clears the table of keys 0 and 1 while this one does `mine`. Then key 1 is gone,
 /// and the table has as many entries as it counts. `is_growing`: both buckets are about to move.
-fn clear<F: Slots>(
-    preemptions: usize,
-    is_growing: bool,
-    mine: fn(&Section<'_, F>),
-) {
+fn clear<F: Slots>(preemptions: usize, is_growing: bool, mine: fn(&Section<'_, F>)) {
     explore_entries(preemptions, move || {
         let table = table::<F>(COARSE, &[0, 1]);
         if is_growing {

@@ -2,7 +2,6 @@
 
 use relativist_bucket::{Boxed, Inline, Private};
 
-use crate::models::unless_quick;
 use crate::scene::*;
 
 /// B7: an iteration sees each entry once while the buckets move.

@@ -69,7 +69,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-core",
         folder: "core",
-        layers: &["eviction hint memory prefetch sync unwind", "counter reentrancy sleepers"],
+        layers: &["eviction hint memory prefetch sync unwind", "counter recycle reentrancy sleepers"],
         forbidden: &[ATOMICS],
         ..CRATE
     },
@@ -90,7 +90,7 @@ pub const CRATES: &[Crate] = &[
         folder: "table",
         uses: &["relativist-core", "relativist-rcu"],
         layers: &[
-            "design hash policy recycle stats worker",
+            "design hash policy stats worker",
             "head link",
             "array node",
             "contents resizer",
@@ -108,7 +108,7 @@ pub const CRATES: &[Crate] = &[
         name: "relativist-bucket",
         folder: "bucket",
         uses: &["relativist-core", "relativist-rcu"],
-        layers: &["design word", "form", "array", "table", "(resize update)", "contents iter"],
+        layers: &["design word", "form", "array", "table", "resize", "contents iter update"],
         forbidden: &[ATOMICS],
         ..CRATE
     },

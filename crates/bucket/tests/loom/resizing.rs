@@ -23,12 +23,7 @@ fn replace<F: Slots>() -> Case<F> {
 }
 
 fn come<F: Slots>() -> Case<F> {
-    Case {
-        residents: &[1, 4],
-        prepare: nothing,
-        update: |section| _ = insert(section, 0, 1),
-        values: &[None, Some(1)],
-    }
+    Case { residents: &[1, 4], prepare: nothing, update: |section| _ = insert(section, 0, 1), values: &[None, Some(1)] }
 }
 
 fn go<F: Slots>() -> Case<F> {

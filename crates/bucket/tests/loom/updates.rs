@@ -191,7 +191,8 @@ fn two_writers<F: Slots>(
         thread.join().unwrap();
         let left = get(&table.enter(), 0);
         check([of_mine, result.load(Relaxed)], left);
-        let mut entries: Vec<_> = keys(&table.enter()).into_iter().filter(|&key| key != 0).map(|key| (key, 0)).collect();
+        let mut entries: Vec<_> =
+            keys(&table.enter()).into_iter().filter(|&key| key != 0).map(|key| (key, 0)).collect();
         entries.splice(0..0, left.map(|value| (0, value)));
         assert_holds(table, &entries);
     });
@@ -249,7 +250,9 @@ fn removals<F: Slots>(preemptions: usize) {
         |section| remove(section, 0).map_or(9, |value| value),
         |section| insert(section, 0, 1).map_or(9, |value| value),
         |[removed, replaced], left| {
-            assert!(removed == 0 && replaced == 9 && left == Some(1) || removed == 1 && replaced == 0 && left.is_none());
+            assert!(
+                removed == 0 && replaced == 9 && left == Some(1) || removed == 1 && replaced == 0 && left.is_none()
+            );
         },
     );
     two_writers::<F>(

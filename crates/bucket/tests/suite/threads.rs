@@ -166,8 +166,9 @@ fn clears() {
     clearing::<Private>();
 }
 
-/// B3: two threads each replace an entry, and then look for what the other one has written. At least
-/// one finds it. Nothing between the two is a barrier: the entry needs no drop, and is not counted.
+/// B3: two threads each replace an entry, and then look for what the other one has written. At
+/// least one finds it. Nothing between the two is a barrier: the entry needs no drop, and is not
+/// counted.
 #[test]
 fn two_threads_that_replace_and_look_find_each_other() {
     #[derive(Clone, Copy)]

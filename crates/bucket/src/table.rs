@@ -469,3 +469,47 @@ pub(crate) fn find_locked<'g, E, F: Form>(
         found.map(|(slot, entry)| Place { segment, slot, entry })
     })
 }
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::form::{Inline, Relocatable};
+
+    struct Number(u64);
+
+    // SAFETY: the field does not change through a shared reference.
+    unsafe impl Relocatable for Number {}
+
+    struct Numbers;
+
+    impl Keys<Number> for Numbers {
+        fn hash(&self, entry: &Number) -> Hash {
+            Hash::new(entry.0)
+        }
+
+        fn same(&self, one: &Number, other: &Number) -> bool {
+            one.0 == other.0
+        }
+    }
+
+    /// B4: a thread that sleeps until a bucket is unlocked continues.
+    #[test]
+    fn sleepers_are_woken() {
+        let table: Arc<Table<Number, Inline>> = Arc::new(Table::new(0).unwrap());
+        let (sender, done) = mpsc::channel();
+        let section = table.enter();
+        let locked = section.lock(Hash::new(1));
+        let updater = Arc::clone(&table);
+        thread::spawn(move || {
+            updater.enter().insert(Hash::new(1), Number(1), &Numbers);
+            sender.send(()).unwrap();
+        });
+        assert!(done.recv_timeout(Duration::from_millis(200)).is_err(), "the bucket is locked");
+        locked.unlock();
+        done.recv_timeout(relativist_testing::patience()).expect("the bucket is unlocked");
+    }
+}

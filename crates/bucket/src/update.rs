@@ -348,7 +348,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
 ///
 /// No later reader can find it.
 unsafe fn retire_segment<E, F: Form>(segment: Segment<'_, E, F>, section: &Section<'_, E, F>) {
-    // A private domain may run destructors here, which may wait for the lock that this thread holds.
+    // A private domain may run destructors here, which may wait for the lock that this thread
+    // holds.
     // SAFETY: guaranteed by the caller. The lifetime ends when it is freed.
     without_reclaiming(|| unsafe {
         section.table.domain.defer(section.guard(), segment.into_raw(), Segment::<E, F>::BYTES, |raw| {

@@ -2,7 +2,6 @@
 
 use relativist_bucket::{Boxed, Inline, Private};
 
-use crate::models::unless_quick;
 use crate::scene::*;
 
 /// B7: an iteration sees each entry once while the buckets move.
@@ -39,10 +38,7 @@ fn iteration_during_replacements() {
             let section = table.enter();
             alongside(
                 &section,
-                |section| {
-                    insert(section, residents[0], 1);
-                    insert(section, residents[0], 2);
-                },
+                |section| _ = insert(section, residents[0], 1),
                 |section| assert_eq!(keys(section), residents),
             );
         });

@@ -5,8 +5,8 @@
 //! RUSTFLAGS="--cfg relativist_loom" cargo test --release -p relativist-bucket --test loom
 //! ```
 //!
-//! In models a segment has three slots, a table of two buckets moves one at a time, and each update
-//! moves one. Loom fails a model if a thread writes to a slot or drops an entry while another thread
+//! In models a segment has three slots, and each insertion or removal during a resize moves one
+//! bucket. Loom fails a model if a thread writes to a slot or drops an entry while another thread
 //! may read it.
 #![cfg(relativist_loom)]
 

@@ -132,8 +132,8 @@ pub fn assert_follows<F: Slots>(section: &Section<'_, F>, key: u64, values: &[Op
     assert!(first <= second, "{key} was {:?}, and then {:?}", values[first], values[second]);
 }
 
-/// Checks by an iteration, by lookups and by `len` that a table has exactly these entries, and drops
-/// it. Checks that each entry is dropped once. No other thread uses the table.
+/// Checks by an iteration, by lookups and by `len` that a table has exactly these entries, and
+/// drops it. Checks that each entry is dropped once. No other thread uses the table.
 pub fn assert_holds<F: Slots>(table: Arc<Table<Entry, F>>, entries: &[(u64, u64)]) {
     let table = Arc::into_inner(table).expect("no other thread uses the table");
     let section = table.enter();

@@ -1,9 +1,6 @@
 //! The table against a model, and under threads, in each form.
 #![cfg(not(relativist_loom))]
 
-// Links the watchdog.
-use relativist_testing as _;
-
 mod destructors;
 mod model;
 mod scene;

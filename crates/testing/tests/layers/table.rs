@@ -108,7 +108,7 @@ pub const CRATES: &[Crate] = &[
         name: "relativist-bucket",
         folder: "bucket",
         uses: &["relativist-core", "relativist-rcu"],
-        layers: &["design word", "form", "array", "table", "(resize update)", "contents iter"],
+        layers: &["design word", "form", "array", "table", "resize", "contents iter update"],
         forbidden: &[ATOMICS],
         ..CRATE
     },

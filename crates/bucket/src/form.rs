@@ -440,6 +440,10 @@ pub trait Readers: Send + Sync + sealed::Domain {
     /// Enters a read section.
     fn enter(&self) -> Self::Guard<'_>;
 
+    /// Shortens the lifetime of the domain.
+    #[doc(hidden)]
+    fn shorten<'a, 'd: 'a>(guard: &'a Self::Guard<'d>) -> &'a Self::Guard<'a>;
+
     /// Calls `reclaim(data)` after a grace period.
     ///
     /// # Safety
@@ -480,6 +484,10 @@ impl Readers for Process {
         read()
     }
 
+    fn shorten<'a, 'd: 'a>(guard: &'a Guard) -> &'a Guard {
+        guard
+    }
+
     #[inline(always)]
     unsafe fn defer(&self, guard: &Guard, data: NonNull<()>, bytes: usize, reclaim: unsafe fn(NonNull<()>)) {
         // SAFETY: guaranteed by the caller.
@@ -512,6 +520,10 @@ impl Readers for Domain {
     #[inline(always)]
     fn enter(&self) -> DomainGuard<'_> {
         self.read()
+    }
+
+    fn shorten<'a, 'd: 'a>(guard: &'a DomainGuard<'d>) -> &'a DomainGuard<'a> {
+        guard
     }
 
     #[inline(always)]

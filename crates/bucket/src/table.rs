@@ -131,6 +131,11 @@ impl<'t, E, F: Form> Section<'t, E, F> {
         self.table
     }
 
+    /// Returns the same section, which ends with this one and not with the result.
+    pub fn borrow(&self) -> Section<'_, E, F> {
+        Section { table: self.table, guard: Held::Borrowed(F::Domain::shorten(self.guard())) }
+    }
+
     /// Returns the guard.
     #[inline(always)]
     pub fn guard(&self) -> &GuardOf<'t, F> {

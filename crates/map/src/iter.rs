@@ -71,7 +71,7 @@ impl<K, V, S, F: Form> fmt::Debug for Values<'_, K, V, S, F> {
 /// An iterator that removes entries; see [`Pinned::extract_if`].
 #[must_use = "entries are removed as the iterator gets to them"]
 pub struct ExtractIf<'p, K, V, S, F: Form, P> {
-    /// A section of its own, within that of the handle.
+    /// Borrows the section of the handle.
     pub(crate) pinned: Pinned<'p, K, V, S, F>,
     pub(crate) entries: Iter<'p, K, V, S, F>,
     pub(crate) extract: P,

@@ -550,7 +550,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// assert_eq!((odd, map.len()), (1 + 9 + 25 + 49 + 81, 5));
     /// ```
     pub fn extract_if<P: FnMut(&K, &V) -> bool>(&self, extract: P) -> ExtractIf<'_, K, V, S, F, P> {
-        ExtractIf { pinned: self.map.pin(), entries: self.iter(), extract }
+        let pinned = Pinned { map: self.map, section: self.section.borrow() };
+        ExtractIf { pinned, entries: self.iter(), extract }
     }
 
     /// Removes all entries and returns them. Entries that the iterator has not reached are removed

@@ -5,13 +5,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use relativist_testing::wait_until;
-
-use crate::alongside::alongside;
-use crate::hashing::{Hashing, IDENTITY, UNMIXED};
-use crate::history::{Call, Event, KEYS, Recorder, Table, Value, check};
-use super::HashMap;
 use relativist_testing::random::Random;
+
+use super::{HashMap, resize};
+use crate::alongside::alongside;
+use crate::hashing::{EQUAL, Hashing, IDENTITY, TOGETHER};
+use crate::history::{Call, Event, KEYS, Recorder, Table, Value, is_linearizable};
 
 const THREADS: usize = 4;
 const CALLS: usize = 300;
@@ -37,8 +36,7 @@ fn history(table: &(impl Table + Sync), keys: usize, round: u64) -> [Vec<Event>;
 }
 
 /// Records histories of a table while another thread repeats `disturb`. The table is the map, or a
-/// faulty table that `table` builds on it. Returns the part that is not linearizable of the first
-/// such history.
+/// faulty table that `table` builds on it. Returns the first history that is not linearizable.
 fn search<'m, T: Table + Sync>(
     map: &'m Map,
     keys: usize,
@@ -47,32 +45,31 @@ fn search<'m, T: Table + Sync>(
 ) -> Option<Vec<Vec<Event>>> {
     let rounds = || {
         (0..ROUNDS).find_map(|round| {
-            (0..KEYS as u64).for_each(|key| _ = map.pin().remove(&key));
-            check(&history(&table(map), keys, round)).err()
+            map.pin().clear();
+            let history = history(&table(map), keys, round);
+            (!is_linearizable(&history)).then(|| history.to_vec())
         })
     };
     alongside(disturb, rounds)
 }
 
+/// Other keys come and go, and the map is resized by hand as well.
 fn resize_at_random(map: &Map) -> impl FnMut() + Send {
+    const OTHERS: std::ops::Range<u64> = 8..300;
     let mut random = Random::new(0);
-    move || map.resize_to(2 << random.below(6)).unwrap()
-}
-
-fn map(hashing: Hashing) -> Map {
-    manual(hashing)
-}
-
-fn assert_linearizable_during(map: &Map, keys: usize, disturb: impl FnMut() + Send) {
-    let part = search(map, keys, disturb, |map| map);
-    assert!(part.is_none(), "T3: not linearizable: {part:#?}");
-    let stats = map.stats();
-    assert!(stats.grows > 0 && stats.shrinks > 0);
+    move || match random.below(4) {
+        0 => {
+            OTHERS.for_each(|key| _ = map.pin().insert(key, key));
+            OTHERS.for_each(|key| _ = map.pin().remove(&key));
+        }
+        _ => resize(map, &mut random),
+    }
 }
 
 fn assert_linearizable(keys: usize, hashing: Hashing) {
-    let map = map(hashing);
-    assert_linearizable_during(&map, keys, resize_at_random(&map));
+    let map = Map::with_hasher(hashing);
+    let history = search(&map, keys, resize_at_random(&map), |map| map);
+    assert!(history.is_none(), "T3: not linearizable: {history:#?}");
 }
 
 /// The mixed hashes of neighbours lie far apart: they share a bucket only while the table is small.
@@ -83,17 +80,15 @@ fn keys_in_different_buckets() {
 
 #[test]
 fn keys_with_the_same_hash() {
-    assert_linearizable(FEW, Hashing(|_| 7));
+    assert_linearizable(FEW, EQUAL);
 }
 
-/// The mixed hashes differ in the lowest bits only: the chain is never cut.
 #[test]
 fn keys_that_always_share_a_bucket() {
-    assert_linearizable(FEW, UNMIXED);
+    assert_linearizable(FEW, TOGETHER);
 }
 
-/// They share buckets with each other while the table is small: in a flat map some of them are in
-/// later segments then.
+/// They share buckets with others while the table is small: some are in later segments then.
 #[test]
 fn many_keys_in_different_buckets() {
     assert_linearizable(KEYS, IDENTITY);
@@ -101,47 +96,12 @@ fn many_keys_in_different_buckets() {
 
 #[test]
 fn many_keys_with_the_same_hash() {
-    assert_linearizable(KEYS, Hashing(|_| 7));
+    assert_linearizable(KEYS, EQUAL);
 }
 
-/// In a flat map they have different tags.
 #[test]
 fn many_keys_that_always_share_a_bucket() {
-    assert_linearizable(KEYS, Hashing(|n| (UNMIXED.0)(n << 20)));
-}
-
-/// Three threads resize the map at a time, and a reader stays for some of the time.
-#[test]
-fn keys_in_a_map_that_many_threads_resize() {
-    let map = map(Hashing(|n| n / 3));
-    let mut random = Random::new(1);
-    let resize = || {
-        thread::scope(|scope| {
-            for bits in [0; 3].map(|_| random.below(6)) {
-                let map = &map;
-                scope.spawn(move || map.resize_to(2 << bits).unwrap());
-            }
-            let pinned = map.pin();
-            thread::yield_now();
-            (0..KEYS as u64).for_each(|key| _ = pinned.get(&key));
-        });
-    };
-    assert_linearizable_during(&map, KEYS, resize);
-}
-
-/// Other keys come and go, so that the worker resizes the map.
-#[test]
-fn keys_in_an_automatic_map() {
-    const OTHERS: std::ops::Range<u64> = 100..1100;
-    let map: Map = HashMap::with_hasher(IDENTITY);
-    let fill_and_empty = || {
-        OTHERS.for_each(|key| _ = map.pin().insert(key, key));
-        wait_until("the map to grow", || map.buckets() > 300);
-        let grown = map.buckets();
-        OTHERS.for_each(|key| _ = map.pin().remove(&key));
-        wait_until("the map to shrink", || map.buckets() < grown);
-    };
-    assert_linearizable_during(&map, KEYS, fill_and_empty);
+    assert_linearizable(KEYS, TOGETHER);
 }
 
 /// What a faulty table sometimes does wrong.
@@ -155,6 +115,8 @@ enum Fault {
     LostRemove,
     /// An update is not atomic: it looks, and then inserts.
     TornUpdate,
+    /// A clear is not atomic: it removes one key after the other.
+    TornClear,
 }
 
 struct Faulty<'m> {
@@ -183,6 +145,13 @@ impl Table for Faulty<'_> {
                 thread::yield_now();
                 seen.and_then(|_| self.map.perform(Call::Insert(key, value))).and(seen)
             }
+            Call::Clear if self.fault == Fault::TornClear => {
+                (0..KEYS as u64).for_each(|key| {
+                    self.map.pin().remove(&key);
+                    thread::yield_now();
+                });
+                None
+            }
             Call::Insert(key, _) => {
                 let replaced = self.map.perform(call);
                 self.stale[key as usize].store(replaced.unwrap_or(0), Relaxed);
@@ -196,8 +165,8 @@ impl Table for Faulty<'_> {
 /// Shows that `search` finds the faults that it looks for.
 #[test]
 fn faulty_tables_are_caught() {
-    for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate] {
-        let map = map(IDENTITY);
+    for fault in [Fault::StaleRead, Fault::LostInsert, Fault::LostRemove, Fault::TornUpdate, Fault::TornClear] {
+        let map = Map::with_hasher(IDENTITY);
         let faulty = |map| Faulty { map, fault, calls: AtomicU64::new(0), stale: Default::default() };
         assert!(search(&map, FEW, resize_at_random(&map), faulty).is_some(), "{fault:?} went unnoticed");
     }

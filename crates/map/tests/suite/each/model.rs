@@ -8,10 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use relativist::Relocatable;
-use relativist::{Change, CompareExchangeError, Resizing};
+use relativist::{Change, CompareExchangeError};
 
-use crate::hashing::{Hashing, IDENTITY, MIXED};
-use super::{HashMap, build, builder};
+use super::HashMap;
+use crate::hashing::{EQUAL, Hashing, IDENTITY, MIXED, TOGETHER};
 
 /// Tags distinguish equal keys.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +46,6 @@ impl Borrow<u64> for Key {
 #[derive(Debug, Clone)]
 enum Operation {
     Insert(Key, u32),
-    CheckedInsert(Key, u32),
     TryInsert(Key, u32),
     GetOrInsert(Key, u32),
     GetOrInsertWith(Key, u32),
@@ -67,9 +66,7 @@ enum Operation {
     Collect,
     Clone,
     Clear,
-    ResizeTo(usize),
     Reserve(usize),
-    TryReserve(usize),
     ShrinkToFit,
 }
 
@@ -94,7 +91,6 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let decision = prop_oneof![value().prop_map(Decision::Set), Just(Decision::Remove), Just(Decision::Abort)];
     let on_entries = prop_oneof![
         16 => entry().prop_map(|(key, value)| Insert(key, value)),
-        2 => entry().prop_map(|(key, value)| CheckedInsert(key, value)),
         6 => entry().prop_map(|(key, value)| TryInsert(key, value)),
         3 => entry().prop_map(|(key, value)| GetOrInsert(key, value)),
         3 => entry().prop_map(|(key, value)| GetOrInsertWith(key, value)),
@@ -117,10 +113,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         1 => Just(Collect),
         1 => Just(Clone),
         1 => Just(Clear),
-        6 => (0..300usize).prop_map(ResizeTo),
-        1 => (0..300usize).prop_map(Reserve),
-        1 => (0..300usize).prop_map(TryReserve),
-        2 => Just(ShrinkToFit),
+        4 => (0..1000usize).prop_map(Reserve),
+        4 => Just(ShrinkToFit),
     ];
     vec(prop_oneof![4 => on_entries, 1 => on_all], 1..120)
 }
@@ -130,13 +124,12 @@ struct Pair {
     map: HashMap<Key, u32, Hashing>,
     model: Model<u64, (u8, u32)>,
     hashing: Hashing,
-    resizing: Resizing,
 }
 
 impl Pair {
-    fn new(resizing: Resizing, hashing: Hashing) -> Self {
-        let map = build(builder().resizing(resizing).hasher(hashing));
-        Self { map, model: Model::new(), hashing, resizing }
+    fn new(capacity: usize, hashing: Hashing) -> Self {
+        let map = HashMap::with_capacity_and_hasher(capacity, hashing);
+        Self { map, model: Model::new(), hashing }
     }
 
     #[expect(clippy::too_many_lines, reason = "a few lines for each operation of the map")]
@@ -144,10 +137,6 @@ impl Pair {
         match operation {
             Operation::Insert(key, value) => self.insert(key, value),
             Operation::TryInsert(key, value) => self.try_insert(key, value),
-            Operation::CheckedInsert(key, value) => {
-                let expected = self.model.insert(key.id, (key.tag, value)).map(|(_, value)| value);
-                assert_eq!(self.map.pin().checked_insert(key, value).unwrap().copied(), expected);
-            }
             Operation::GetOrInsert(key, value) => {
                 let &mut (_, expected) = self.model.entry(key.id).or_insert((key.tag, value));
                 assert_eq!(self.map.pin().get_or_insert(key, value), &expected);
@@ -218,22 +207,18 @@ impl Pair {
             }
             Operation::Collect => {
                 let map = std::mem::replace(&mut self.map, HashMap::with_hasher(self.hashing));
-                self.resizing = Resizing::Automatic;
                 self.map.extend(map);
             }
             Operation::Clone => {
                 let clone = self.map.clone();
                 assert!(clone == self.map);
-                assert_eq!(clone.policy(), self.map.policy());
                 self.map = clone;
             }
             Operation::Clear => {
                 self.map.pin().clear();
                 self.model.clear();
             }
-            Operation::ResizeTo(buckets) => self.map.resize_to(buckets).unwrap(),
             Operation::Reserve(additional) => self.map.reserve(additional),
-            Operation::TryReserve(additional) => self.map.try_reserve(additional).unwrap(),
             Operation::ShrinkToFit => self.map.shrink_to_fit().unwrap(),
         }
     }
@@ -328,29 +313,26 @@ impl Pair {
         keys.extend(pinned.keys().map(|key| (key.id, key.tag)));
         values.extend(pinned.values());
         let pairs = keys.into_iter().zip(values);
-        // A flat map changes the order when the worker resizes it.
-        if self.resizing == Resizing::Manual {
-            assert!(pairs.eq(pinned.iter().map(|(key, value)| ((key.id, key.tag), value))), "all in the same order");
-        }
+        assert!(pairs.eq(pinned.iter().map(|(key, value)| ((key.id, key.tag), value))), "all in the same order");
         assert_eq!((self.map.len(), self.map.is_empty()), (self.model.len(), self.model.is_empty()));
-        assert_eq!(self.map.stats().entries, self.model.len());
     }
 }
 
 fn check(hashing: Hashing) {
-    for resizing in [Resizing::Manual, Resizing::Automatic] {
-        let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
-        let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-        let result = runner.run(&operations(), |operations| {
-            let mut pair = Pair::new(resizing, hashing);
-            for operation in operations {
-                pair.apply(operation);
-                pair.assert_equal();
-            }
-            Ok(())
-        });
-        result.unwrap_or_else(|error| panic!("{resizing:?}: {error}"));
-    }
+    run(&(0..50usize, operations()), |(capacity, operations)| {
+        let mut pair = Pair::new(capacity, hashing);
+        for operation in operations {
+            pair.apply(operation);
+            pair.assert_equal();
+        }
+    });
+}
+
+/// Runs a test on random input, the same each time.
+pub fn run<S: Strategy>(strategy: &S, test: impl Fn(S::Value)) {
+    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    runner.run(strategy, |value| Ok(test(value))).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]
@@ -365,12 +347,17 @@ fn with_the_identity() {
 
 #[test]
 fn with_all_hashes_equal() {
-    check(Hashing(|_| 42));
+    check(EQUAL);
 }
 
 #[test]
 fn with_few_hashes() {
     check(Hashing(|n| n % 5));
+}
+
+#[test]
+fn with_one_bucket() {
+    check(TOGETHER);
 }
 
 #[test]

@@ -1,90 +1,39 @@
-//! T4, T9: no lock of the map is held while destructors run, so they may use the map, and even
-//! resize it. A lock is held while `Eq` of keys runs: updates of the same table panic then, and
-//! nothing hangs.
+//! T4, T9: user code runs without a lock of the map, so it may use the map in any way.
 
-use std::cell::Cell;
-use std::hash::{Hash, Hasher, RandomState};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::{Cell, RefCell};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, Weak};
-use std::thread;
+use std::sync::{Arc, Weak};
 
 use relativist::Relocatable;
-use relativist_testing::patience;
 
-use crate::hashing::{Hashing, IDENTITY};
-use super::{HashMap, build, builder, reclaim};
+use super::{HashMap, reclaim};
+use crate::hashing::{EQUAL, Hashing};
+use crate::in_time;
 
-type Map = HashMap<u64, User>;
+type Map = HashMap<Key, u64, Hashing>;
 
-/// A value that uses its map when it is dropped.
-struct User {
-    map: Weak<Map>,
+thread_local! {
+    /// What `Hash` and `Eq` of keys do on this thread, which is passed the number of the call. They
+    /// do not do it when it calls them.
+    static ACTION: RefCell<Option<Box<dyn Fn(u64)>>> = const { RefCell::new(None) };
+    /// The number of calls that are left: each may lead to more comparisons.
+    static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: what changes is behind a pointer.
-unsafe impl Relocatable for User {}
-
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-
-impl Drop for User {
-    fn drop(&mut self) {
-        if let Some(map) = self.map.upgrade() {
-            assert!(map.pin().remove(&2).is_none());
-            map.resize_to(2).unwrap();
-            DROPPED.fetch_add(1, Relaxed);
-        }
-    }
+fn act() {
+    let Some(action) = ACTION.take().filter(|_| LEFT.get() > 0) else { return };
+    LEFT.set(LEFT.get() - 1);
+    action(LEFT.get());
+    ACTION.set(Some(action));
 }
 
-/// Retires one value and two arrays at a time, many more than a thread lets pile up: sooner or
-/// later values are reclaimed when an array is retired.
-fn replace_and_resize(map: &Arc<Map>) {
-    for _ in 0..3000 {
-        map.pin().insert(1, User { map: Arc::downgrade(map) });
-        for buckets in [4, 8, 2] {
-            map.resize_to(buckets).unwrap();
-        }
-    }
+fn act_later(calls: u64, action: impl Fn(u64) + 'static) {
+    LEFT.set(calls);
+    ACTION.set(Some(Box::new(action)));
 }
 
-#[test]
-fn destructors_may_resize_the_map() {
-    let (done, result) = channel();
-    thread::spawn(move || {
-        let map = Arc::new(manual::<u64, User, _>(RandomState::new()));
-        replace_and_resize(&map);
-        reclaim(&map);
-        relativist_rcu::barrier();
-        done.send(DROPPED.load(Relaxed)).unwrap();
-    });
-    let dropped = result.recv_timeout(patience()).expect("no lock is held while destructors run");
-    assert_eq!(dropped, 2999);
-}
-
-/// Runs `action` on another thread, so that the test fails if it hangs.
-pub fn in_time(action: impl FnOnce() + Send + 'static) {
-    let (done, result) = channel();
-    thread::spawn(move || {
-        action();
-        done.send(()).unwrap();
-    });
-    result.recv_timeout(patience()).expect("nothing hangs, and nothing panics that should not");
-}
-
-/// Checks that `action` panics because the update would wait for itself.
-#[track_caller]
-pub fn assert_refused<R>(action: impl FnOnce() -> R) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(action)) else { panic!("the table was updated under its own lock") };
-    let message =
-        panic.downcast::<&str>().map_or_else(|panic| *panic.downcast::<String>().unwrap(), |text| text.to_string());
-    assert!(message.contains("wait for itself"), "{message}");
-}
-
-thread_local!(static IN_EQ: Cell<Option<fn()>> = const { Cell::new(None) });
-
-/// A key that does something the next time it is compared.
+/// A key that uses its map whenever it is hashed or compared.
 #[derive(Debug)]
 struct Key(u64);
 
@@ -93,9 +42,7 @@ unsafe impl Relocatable for Key {}
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        if let Some(action) = IN_EQ.take() {
-            action();
-        }
+        act();
         self.0 == other.0
     }
 }
@@ -104,58 +51,100 @@ impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
+        act();
         state.write_u64(self.0);
     }
 }
 
-static KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
-static OTHER_KEYS: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
-
-fn keys(number: u64) -> HashMap<Key, u64, Hashing> {
-    let map: HashMap<_, _, _> = build(builder().capacity(1000).hasher(IDENTITY));
-    (&map).extend((0..number).map(|n| (Key(n), n)));
-    map
+/// Updates one map from `Hash` and `Eq` of its own keys, in the bucket that is being changed and in
+/// others, and while it grows and shrinks.
+#[test]
+fn hash_and_eq_may_update_the_map() {
+    let actions: [fn(&Map, u64); 6] = [
+        |map, n| _ = map.pin().insert(Key(1000 + n % 50), n),
+        |map, n| _ = map.pin().remove(&Key(1000 + n % 50)),
+        |map, n| {
+            map.pin().insert(Key(1000), n);
+            map.pin().remove(&Key(1000));
+        },
+        |map, n| (0..5).for_each(|more| _ = map.pin().try_insert(Key(1000 + 5 * n + more), n).is_ok()),
+        |map, n| map.reserve(n as usize),
+        |map, _| map.pin().retain(|key, _| key.0 < 1000),
+    ];
+    for hashing in [EQUAL, Hashing(|n| n)] {
+        for action in actions {
+            in_time(move || {
+                let map = Arc::new(Map::with_hasher(hashing));
+                let its = Arc::clone(&map);
+                act_later(100, move |n| action(&its, n));
+                (0..100).for_each(|n| assert_eq!(map.pin().insert(Key(n), n), None));
+                (0..100).for_each(|n| assert_eq!(map.pin().insert(Key(n), n + 1), Some(&n)));
+                (0..100).for_each(|n| assert_eq!(map.pin().update(Key(n), |n| n + 1), Some(&(n + 2))));
+                (0..50).for_each(|n| assert_eq!(map.pin().remove(&Key(n)), Some(&(n + 2))));
+                assert_eq!(LEFT.get(), 0);
+                let rest = map.pin().keys().filter(|key| key.0 < 1000).count();
+                assert_eq!((rest, map.pin().iter().count()), (50, map.len()));
+            });
+        }
+    }
 }
 
+/// A key that comes into the bucket while `Eq` runs is seen: it is not inserted twice.
 #[test]
-fn updates_inside_eq_panic() {
+fn what_eq_inserts_is_replaced() {
     in_time(|| {
-        let updates: [fn(); 4] = [
-            || _ = KEYS.pin().insert(Key(77), 9), // in another bucket
-            || _ = KEYS.pin().insert(Key(1), 9),
-            || _ = KEYS.pin().remove(&Key(1)),
-            || KEYS.pin().clear(),
-        ];
-        for update in updates {
-            IN_EQ.set(Some(update));
-            assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
-            // The nested update comes from a comparison in another table, whose own update is
-            // allowed.
-            IN_EQ.set(Some(|| {
-                IN_EQ.set(Some(|| _ = KEYS.pin().remove(&Key(2))));
-                OTHER_KEYS.pin().insert(Key(3), 33);
-            }));
-            assert_refused(|| KEYS.pin().insert(Key(1), 8).copied());
-        }
-        // Neither table has changed. The thread neither holds a lock nor counts as holding one.
-        for map in [&KEYS, &OTHER_KEYS] {
-            let pinned = map.pin();
-            assert!((0..10).all(|n| pinned.insert(Key(n), n) == Some(&n)));
-            assert_eq!(pinned.len(), 10);
-        }
+        let map = Arc::new(Map::with_hasher(EQUAL));
+        map.pin().insert(Key(0), 0);
+        let its = Arc::clone(&map);
+        act_later(1, move |_| _ = its.pin().insert(Key(7), 1));
+        assert_eq!(map.pin().insert(Key(7), 2), Some(&1));
+        let present = map.pin().try_insert(Key(7), 3).map_err(|error| *error.current).copied();
+        assert_eq!((present, map.len()), (Err(2), 2));
+        let its = Arc::clone(&map);
+        act_later(1, move |_| its.pin().clear());
+        assert_eq!(map.pin().insert(Key(7), 4), None);
+        assert_eq!(map.len(), 1);
     });
 }
 
+type Users = HashMap<u64, User>;
+
+/// A value that uses its map when it is dropped.
+struct User {
+    map: Weak<Users>,
+    dropped: Arc<AtomicU64>,
+}
+
+// SAFETY: what changes is behind a pointer.
+unsafe impl Relocatable for User {}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        if let Some(map) = self.map.upgrade() {
+            assert!(map.pin().remove(&2).is_none());
+            map.pin().retain(|key, _| *key < 2);
+            map.reserve(100);
+            self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 #[test]
-fn eq_may_look_up_and_update_other_maps() {
+fn destructors_may_use_the_map() {
     in_time(|| {
-        static ONE: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
-        static TWO: LazyLock<HashMap<Key, u64, Hashing>> = LazyLock::new(|| keys(10));
-        IN_EQ.set(Some(|| {
-            assert_eq!(ONE.pin().get(&Key(5)), Some(&5));
-            assert_eq!(TWO.pin().remove(&Key(5)), Some(&5));
-        }));
-        assert_eq!(ONE.pin().insert(Key(5), 55), Some(&5));
-        assert_eq!((ONE.len(), TWO.len()), (10, 9));
+        let (map, dropped) = (Arc::new(Users::new()), Arc::new(AtomicU64::new(0)));
+        let user = || User { map: Arc::downgrade(&map), dropped: Arc::clone(&dropped) };
+        for _ in 0..1000 {
+            map.pin().insert(1, user());
+            assert!(map.pin().try_insert(1, user()).is_err());
+            map.pin().update(1, |_| user());
+        }
+        reclaim(&map);
+        relativist_rcu::barrier();
+        assert_eq!(dropped.load(Relaxed), 3 * 1000 - 1);
+        map.pin().clear();
+        reclaim(&map);
+        relativist_rcu::barrier();
+        assert_eq!(dropped.load(Relaxed), 3 * 1000);
     });
 }

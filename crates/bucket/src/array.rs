@@ -66,10 +66,13 @@ impl fmt::Display for AllocError {
 
 impl std::error::Error for AllocError {}
 
+/// The types of a table, to which a pointer leads. The function lets the pointer own neither.
+type Types<E, F> = fn() -> (E, F);
+
 /// A pointer to an array that is alive during `'a`.
 pub(crate) struct Array<'a, E, F> {
     header: NonNull<Header>,
-    _of: PhantomData<(&'a Header, fn() -> (E, F))>,
+    _of: PhantomData<(&'a Header, Types<E, F>)>,
 }
 
 impl<E, F> Clone for Array<'_, E, F> {
@@ -368,7 +371,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
 pub(crate) struct Segment<'a, E, F> {
     word: &'a AtomicBits,
     group: NonNull<u8>,
-    _of: PhantomData<(&'a (), fn() -> (E, F))>,
+    _of: PhantomData<(&'a (), Types<E, F>)>,
 }
 
 impl<E, F> Clone for Segment<'_, E, F> {
@@ -607,10 +610,10 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
         mut is_match: impl FnMut(&E) -> bool,
     ) -> Option<(usize, NonNull<E>)> {
         for slot in slots {
-            // SAFETY: guaranteed by the caller, for both.
-            if let Some(entry) = unsafe { F::get(self.slot(slot), expected) }
-                && is_match(unsafe { entry.as_ref() })
-            {
+            // SAFETY: guaranteed by the caller.
+            let Some(entry) = (unsafe { F::get::<E>(self.slot(slot), expected) }) else { continue };
+            // SAFETY: as above.
+            if is_match(unsafe { entry.as_ref() }) {
                 return Some((slot, entry));
             }
         }

@@ -104,8 +104,9 @@ impl<E, F: Form> Table<E, F> {
             first = array.bucket(hash);
         }
         first.chain(first.word()).find_map(|(segment, word)| {
-            // SAFETY: as above. The pointer was made for changes when the entry was inserted.
+            // SAFETY: the slots are live.
             let found = unsafe { segment.find(word.matches(hash.tag()), array.expected(hash), &mut is_match) };
+            // SAFETY: as above; the pointer permits changes since the entry was inserted.
             found.map(|(_, mut entry)| unsafe { entry.as_mut() })
         })
     }

@@ -150,10 +150,10 @@ impl<'g, E, F: Form, K: Keys<E>> Iterator for Iter<'g, E, F, K> {
     #[inline]
     fn next(&mut self) -> Option<&'g E> {
         loop {
-            while let Some(slot) = self.slots.next() {
-                // SAFETY: the word was loaded in the section of the guard, as long as which the
-                // entry lives.
+            for slot in self.slots.by_ref() {
+                // SAFETY: the word was loaded in the section of the guard.
                 if let Some(entry) = unsafe { F::get(self.segment.slot(slot), Expected::Any) } {
+                    // SAFETY: it lives as long as the guard.
                     return Some(unsafe { entry.as_ref() });
                 }
             }

@@ -98,7 +98,7 @@ impl<E, F: Form> Section<'_, E, F> {
     }
 
     #[cold]
-    fn check_size<'g>(&'g self, change: Change) {
+    fn check_size(&self, change: Change) {
         /// Small tables grow by more: less is moved, and the memory hardly counts.
         const SMALL_BITS: u32 = 8;
         let array = self.array();

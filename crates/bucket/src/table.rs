@@ -29,8 +29,11 @@ pub struct Table<E, F: Form> {
     pub(crate) grows: AtomicU64,
     pub(crate) shrinks: AtomicU64,
     /// The table owns entries, and the function makes it invariant in their type.
-    _owns: PhantomData<(E, fn(E) -> E)>,
+    _owns: PhantomData<Owned<E>>,
 }
+
+/// The function makes the table invariant in the type of its entries.
+type Owned<E> = (E, fn(E) -> E);
 
 // SAFETY: the table shares references to entries, moves them, and drops them on any thread. The
 // domain is `Send`.
@@ -154,7 +157,7 @@ impl<'t, E, F: Form> Section<'t, E, F> {
 
     /// Finds the entry with this hash that `is_match` accepts. Wait-free.
     #[inline(always)]
-    pub fn find<'g>(&'g self, hash: Hash, is_match: impl FnMut(&E) -> bool) -> Option<&'g E> {
+    pub fn find(&self, hash: Hash, is_match: impl FnMut(&E) -> bool) -> Option<&E> {
         find_in(self.array(), hash, is_match)
     }
 
@@ -180,10 +183,9 @@ impl<'t, E, F: Form> Section<'t, E, F> {
         }
         let array = self.array();
         let first = array.bucket(hash);
+        let matches = first.word().matches(hash.tag());
         // SAFETY: the word was loaded under the guard.
-        if let Some((_, entry)) =
-            unsafe { first.find(first.word().matches(hash.tag()), array.expected(hash), |_| true) }
-        {
+        if let Some((_, entry)) = unsafe { first.find(matches, array.expected(hash), |_| true) } {
             relativist_core::prefetch::prefetch(entry.as_ptr());
         }
     }
@@ -230,8 +232,9 @@ fn find_further<'g, E, F: Form>(
         array = array.next().expect("a bucket moves to the next array");
         first = array.bucket(hash);
         word = first.word();
-        // SAFETY: the word was loaded under the guard, as long as which the entry lives.
+        // SAFETY: the word was loaded under the guard.
         if let Some((_, entry)) = unsafe { first.find(word.matches(tag), array.expected(hash), &mut is_match) } {
+            // SAFETY: it lives as long as the guard.
             return Some(unsafe { entry.as_ref() });
         }
     }
@@ -243,6 +246,7 @@ fn find_further<'g, E, F: Form>(
         let matches = segment.word().matches(tag);
         // SAFETY: as above.
         if let Some((_, entry)) = unsafe { segment.find(matches, array.expected(hash), &mut is_match) } {
+            // SAFETY: as above.
             return Some(unsafe { entry.as_ref() });
         }
         later = segment.later();

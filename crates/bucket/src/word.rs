@@ -117,7 +117,7 @@ impl Word {
     /// tag, which differs in the lowest bit.
     #[inline(always)]
     pub(crate) fn matches(self, tag: Tag) -> Slots {
-        let differences = self.0 ^ Self::ONES * tag.0 as u64;
+        let differences = self.0 ^ (Self::ONES * tag.0 as u64);
         // The usual trick to find a byte that is zero. A borrow may make a byte above it that is 1
         // look like zero, too. Tags differ in that case, and all have the highest bit: so the slot
         // is live.

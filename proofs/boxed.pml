@@ -617,9 +617,9 @@ proctype mover(byte t) {
        check_array(g);
        if
 #ifdef SHRINK_AT_ONCE
-       :: next[g] == 0 && arrays < ARRAYS ->
+       :: next[g] == 0 && resizes < RESIZES ->
 #else
-       :: next[g] == 0 && arrays < ARRAYS && (BITS(arrays) >= BITS(g) || EARLIER_FREED(g)) ->
+       :: next[g] == 0 && resizes < RESIZES && (BITS(arrays) >= BITS(g) || EARLIER_FREED(g)) ->
 #endif
           next[g] = arrays; line[arrays] = line[g]; arrays++; resizes++
        :: else

@@ -796,7 +796,7 @@ proctype mover(byte t) {
      atomic {
        check_array(g);
        if
-       :: next[g] == 0 && arrays < ARRAYS ->
+       :: next[g] == 0 && resizes < RESIZES ->
           next[g] = arrays; line[arrays] = line[g]; arrays++; resizes++
        :: else
        fi;

@@ -10,9 +10,6 @@ use relativist::{FlatMap, HashMap, Resizing};
 
 #[path = "../../crates/map/tests/support/hashing.rs"]
 mod hashing;
-#[path = "../../crates/map/tests/support/random.rs"]
-#[expect(dead_code, reason = "inputs come from the fuzzer")]
-mod random;
 
 use hashing::{Hashing, IDENTITY, MIXED, UNMIXED};
 

@@ -22,6 +22,7 @@ pub mod eviction;
 pub mod hint;
 pub mod memory;
 pub mod prefetch;
+pub mod recycle;
 pub mod reentrancy;
 #[cfg(any(not(relativist_loom), test))]
 pub mod sleepers;

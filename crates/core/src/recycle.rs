@@ -10,7 +10,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::forget;
 use std::ptr::NonNull;
 
-use relativist_core::prefetch::prefetch_for_write;
+use crate::prefetch::prefetch_for_write;
 
 /// The maximum memory of nodes that a thread keeps, not counting the stacks of pointers to it.
 const MAX_KEPT: usize = if cfg!(relativist_no_recycling) { 0 } else { 256 << 10 };
@@ -34,7 +34,7 @@ thread_local! {
 
 /// Returns uninitialised memory of this layout, or `None`.
 #[inline]
-pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
+pub fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     let kept = is_kept(layout).then(|| KEPT.try_with(|kept| kept.take(layout)).ok().flatten()).flatten();
     // SAFETY: nodes have a link, so their size is not zero.
     kept.or_else(|| NonNull::new(unsafe { alloc(layout) }))
@@ -44,7 +44,7 @@ pub(crate) fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 ///
 /// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
 #[inline]
-pub(crate) unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+pub unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     let kept = is_kept(layout) && KEPT.try_with(|kept| kept.put(memory, layout)).unwrap_or(false);
     if !kept {
         // SAFETY: guaranteed by the caller.

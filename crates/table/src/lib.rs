@@ -40,7 +40,6 @@ mod lookup;
 mod multimap;
 pub mod node;
 mod policy;
-mod recycle;
 mod resize;
 mod resizer;
 mod settled;

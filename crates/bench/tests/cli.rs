@@ -90,7 +90,8 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
 
 #[test]
 fn compare_measures_updates_with_both_kinds_of_keys() {
-    let line = "compare --workload matrix,replace --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
+    let line =
+        "compare --workload matrix,replace --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
     let (text, document) = measure(line);
     assert!(text.contains("Lookups and updates, strings to u64, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
     let comparisons = document["results"]["comparisons"].as_array().unwrap();

@@ -66,11 +66,11 @@ pub trait Table: Lookup + Sized {
     /// Calls `visit` with all values.
     fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(u64));
 
-    /// Waits until what was removed is freed, if the table has a method for that.
+    /// Waits until what was removed from all tables of this kind is freed, if the library can.
     fn settle(&self) {}
 
-    /// Resizes the table to room for twice its entries, and back. Returns false if it has no methods
-    /// for that.
+    /// Resizes the table to room for twice its entries, and back. Returns false if it has no
+    /// methods for that.
     fn resize(&self) -> bool {
         false
     }

@@ -51,8 +51,9 @@ pub struct MapOptions {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Distribution::value_variants().to_vec())]
     distributions: Vec<Distribution>,
 
-    /// Make maps without initial capacity, so that they grow while they are filled. The other
-    /// workloads reserve room for all entries, except for grow, latency, memory, many and short-lived
+    /// Make maps without initial capacity, so that they grow while they are filled. Applies to the
+    /// workloads that otherwise reserve room for all entries: all but grow, latency, memory, many
+    /// and short-lived
     #[arg(long)]
     grow: bool,
 
@@ -112,11 +113,11 @@ impl Subject for Maps {
         Ok(())
     }
 
-    /// hashbrown takes part in lookups, and otherwise with one thread.
+    /// hashbrown takes part where no thread updates a map that others use.
     fn takes_part(map: &Map, setting: &Setting) -> bool {
-        let one_thread_each = matches!(setting.workload, "hit" | "miss" | "many" | "short-lived");
+        let updates_none_shared = matches!(setting.workload, "hit" | "miss" | "many" | "short-lived");
         map.holds(kind(setting))
-            && (map.is_synchronised || one_thread_each || setting.threads == 1)
+            && (map.is_synchronised || updates_none_shared || setting.threads == 1)
             && (setting.workload != "resizing" || map.can_be_resized())
     }
 
@@ -196,17 +197,10 @@ fn hits<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a>
 
 fn dependent<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let entries = setting.entries;
-    let mut jobs = Vec::new();
-    for maps in groups(context, setting) {
-        let filled = filled(context, setting, &maps, 1);
-        jobs.extend(context.per_threads(setting).into_iter().map(|setting| {
-            kept(context, setting, &maps, &filled, None, move |map, _, seed| {
-                let mut indices = Indices::new(0..entries, seed);
-                Box::new(move || (BATCH, map.dependent(&mut indices)))
-            })
-        }));
-    }
-    Ok(jobs)
+    Ok(all_kept(context, setting, move |map, _, seed| {
+        let mut indices = Indices::new(0..entries, seed);
+        Box::new(move || (BATCH, map.dependent(&mut indices)))
+    }))
 }
 
 fn misses<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a>>> {
@@ -268,6 +262,21 @@ fn kept<'a>(
     })
 }
 
+/// Plans measurements of all maps that are kept, with each number of threads.
+fn all_kept<'a>(
+    context: Context<'a, Maps>,
+    setting: &Setting,
+    batches: impl for<'m> Fn(&'m dyn Candidate, Option<&'m Samples>, u64) -> Batch<'m> + Copy + Sync + 'a,
+) -> Vec<Job<'a>> {
+    let mut jobs = Vec::new();
+    for maps in groups(context, setting) {
+        let filled = filled(context, setting, &maps, 1);
+        let job = |setting| kept(context, setting, &maps, &filled, None, batches);
+        jobs.extend(context.per_threads(setting).into_iter().map(job));
+    }
+    jobs
+}
+
 type Batch<'m> = Box<dyn FnMut() -> (u64, u64) + 'm>;
 
 /// Plans ParlayHash's matrix. Indices are drawn from `0..2 * entries`, so half of the lookups hit.
@@ -305,16 +314,7 @@ fn matrix<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'
 fn iterate<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let entries = setting.entries;
     let expected = (entries, (0..entries).sum());
-    let mut jobs = Vec::new();
-    for maps in groups(context, setting) {
-        let filled = filled(context, setting, &maps, 1);
-        jobs.extend(context.per_threads(setting).into_iter().map(|setting| {
-            kept(context, setting, &maps, &filled, None, move |map, _, _| {
-                Box::new(move || (entries, u64::from(map.iterate() != expected)))
-            })
-        }));
-    }
-    Ok(jobs)
+    Ok(all_kept(context, setting, move |map, _, _| Box::new(move || (entries, u64::from(map.iterate() != expected)))))
 }
 
 /// Plans measurements that run to completion, each on new maps. `measure` returns a value for each
@@ -340,8 +340,7 @@ fn fresh<'a, const N: usize>(
     settings.into_iter().map(job).collect()
 }
 
-/// Lets threads do their shares of the work on each map, which `work` does and returns the number of
-/// wrong results of.
+/// Lets threads do their shares of `work` on each map. It returns the number of wrong results.
 fn in_shares(
     context: Context<'_, Maps>,
     setting: &Setting,
@@ -382,13 +381,13 @@ fn clear<'a>(context: Context<'a, Maps>, setting: &Setting) -> Result<Vec<Job<'a
     let details = ["the call", "until all are freed"];
     Ok(fresh(context, vec![setting.clone()], capacity(context, setting), details, move |setting, maps| {
         fill_all(setting, maps)?;
-        let timed = |work: fn(&dyn Candidate)| {
-            in_shares(context, setting, maps, |map, _| {
-                work(map);
-                0
+        let timed = |work: &(dyn Fn() + Sync)| {
+            context.to_completion(1, |_| {
+                work();
+                (maps.len() as u64 * setting.entries, 0)
             })
         };
-        let (call, rest) = (timed(|map| map.clear())?, timed(|map| map.settle())?);
+        let (call, rest) = (timed(&|| maps.iter().for_each(|map| map.clear()))?, timed(&|| maps[0].settle())?);
         ensure!(maps.iter().all(|map| map.iterate().0 == 0), "not empty after it was cleared");
         let all = rest.plus(&call);
         Ok([call, all])

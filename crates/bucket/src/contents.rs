@@ -148,6 +148,7 @@ unsafe fn for_each_bucket<'t, E, F: Form>(
     visit: &mut impl FnMut(Segment<'t, E, F>),
 ) {
     for bucket in buckets {
+        array.prefetch_entries_after(bucket);
         let first = array.bucket_at(bucket);
         if !first.word().is_moved() {
             visit(first);

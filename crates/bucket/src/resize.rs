@@ -149,21 +149,26 @@ impl<E, F: Form> Section<'_, E, F> {
         let targets = array.len().min(next.len());
         let chunk = CHUNK.min(targets);
         let first = array.claim() % (targets / chunk) * chunk;
-        let moved = if next.len() > array.len() {
+        let mut is_last = false;
+        let mut moved = 0;
+        if next.len() > array.len() {
+            let by_windows = array.moves_by_windows(next);
             let mut hashed = Hashed::default();
-            let mut split = |bucket| self.split(array, bucket, next, keys, &mut hashed);
-            let is_moved = |&bucket: &usize| {
-                let split = split(bucket);
-                has_failed |= split == Split::Failed;
-                split == Split::Moved
-            };
-            (first..first + chunk).filter(is_moved).count()
+            for bucket in first..first + chunk {
+                match self.split(array, bucket, next, keys, &mut hashed) {
+                    // Counted before user code runs again. It may block, and others go on.
+                    Split::Moved if !by_windows => is_last |= array.count_moved(1),
+                    Split::Moved => moved += 1,
+                    Split::WasMoved => {}
+                    Split::Failed => has_failed = true,
+                }
+            }
         } else {
             let sources = array.len() / next.len();
             let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
-            (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources
-        };
-        if array.count_moved(moved) {
+            moved = (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources;
+        }
+        if is_last | array.count_moved(moved) {
             self.finish(array, next);
         }
         !has_failed

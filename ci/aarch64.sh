@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests for aarch64 in an emulator: RCU, the table, the map, the codec, and librelativist from
+# Runs tests for aarch64 in an emulator: RCU, the tables, the maps, the codec, and librelativist from
 # C; with --all also the papers' tables. Builds them with Debian's compilers, which are installed.
 #
 # The emulator executes the instructions of the architecture, but with the memory model of the
@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 # The folders below crates, and the test programs of each that are left out: models, panics at each
 # call of user code, which find the same on each architecture, and `fork`. The emulator is a program
 # with threads and locks of its own: a child forked while another thread holds one of them hangs.
-declare -A left_out=([core]=none [rcu]='loom|fork' [table]=loom [map]='loom|panic_safety.*' [memcache]=none)
+declare -A left_out=([core]=none [rcu]='loom|fork' [table]=loom [bucket]=loom [map]='panic_safety.*' [memcache]=none)
 [ "${1:-}" != --all ] || left_out[papers]='loom|cli'
 # The emulator has no seccomp (ends_by_abort). How many nodes are used again depends on when the
 # background thread runs, which is often too late on a busy machine. The others take longest, and

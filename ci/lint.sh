@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The crates whose guarantees are numbered.
-guaranteed=(rcu table map)
+guaranteed=(rcu table bucket)
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -40,7 +40,7 @@ wide=$(find crates fuzz -name '*.rs' -not -path '*/target/*' -print0 | xargs -0 
 # Guarantees are numbered in the design, and cited by the tests that would fail without them.
 for crate in "${guaranteed[@]}"; do
   for guarantee in $(grep -oE '^//! \* \*\*[A-Z][0-9]+' "crates/$crate/src/design.rs" | grep -oE '[A-Z][0-9]+$'); do
-    grep -rhw --include='*.rs' --exclude=design.rs "$guarantee" crates/{rcu,table,map}/{src,tests} | grep -v 'are the guarantees of' >/dev/null ||
+    grep -rhw --include='*.rs' --exclude=design.rs "$guarantee" crates/{rcu,table,bucket,map}/{src,tests} | grep -v 'are the guarantees of' >/dev/null ||
       fail "no test of crates/$crate cites $guarantee"
   done
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Model checking: the interleavings (with a bounded number of preemptions, set by each model) of
-# small scenarios of RCU, the table, and the move of an entry to another key. With --quick the
+# small scenarios of RCU, the tables, the cache, and the move of an entry to another key. With --quick the
 # largest models, which take minutes, are explored with one preemption instead of two.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,6 +10,6 @@ cd "$(dirname "$0")/.."
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
 # One command for all crates, so that their common dependencies are built once.
-both=(--locked --release --package relativist-core --package relativist-rcu --package relativist-table --package relativist --package relativist-cache)
+both=(--locked --release --package relativist-core --package relativist-rcu --package relativist-table --package relativist-bucket --package relativist-cache)
 cargo test "${both[@]}" --lib loom_tests
 cargo test "${both[@]}" --package relativist-papers --no-default-features --test loom

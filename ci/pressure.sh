@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 rounds=${1:-2}
 # Lines of "crate program", see below.
-programs='^(core|rcu|table|map|cache|store|testing) |^papers (lib|readonly|suite) |^server lib '
+programs='^(core|rcu|table|bucket|map|cache|store|testing) |^papers (lib|readonly|suite) |^server lib '
 # The slowest tests that have one thread: they compare with models, fill maps, and compute
 # statistics.
 skipped=(fill:: model:: does_what_std_does estimates_are_right ages_are_precise the_top_of_a all_samples_are_counted

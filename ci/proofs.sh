@@ -50,7 +50,7 @@ all=$(runs '^slow ')
 if [ "${1:-}" = --quick ]; then runs '^slow .*'; else echo "$all"; fi | xargs -P "$(nproc)" -I{} bash -c 'run {}'
 
 # Each switch of a model is used by some run.
-for model in transition key_move flat; do
+for model in transition key_move boxed inline; do
   for switch in $(sed -nE 's/^#ifn?def ([A-Z_0-9]+)$/\1/p' "$proofs/$model.pml" | sort -u); do
     grep -qE " $model .*-D$switch( |=|$)" <<<"$all" || { echo "proofs: no run of $model uses $switch" >&2; exit 1; }
   done

@@ -33,8 +33,8 @@ from pathlib import Path
 
 from support import ROOT, TARGET, debian, expect
 
-# Not a library, and a library without a stable interface.
-WITHOUT_INTERFACE = {"relativistd", "relativist-core"}
+# Not a library, and libraries without a stable interface.
+WITHOUT_INTERFACE = {"relativistd", "relativist-core", "relativist-bucket"}
 # Not published, but in a Debian package.
 SHIPPED = {"relativist-capi"}
 # Another compiler may write the interfaces in another way, or in a format that cargo-public-api

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh
-# [--quick] [thread | address] [rcu] [map] [cache] [table] [papers] [store] [server]; all of these
-# by default. Runs RCU's tests, those of the table, the stress tests of the map and of the
+# [--quick] [thread | address] [rcu] [table] [bucket] [map] [cache] [papers] [store] [server]; all of these
+# by default. Runs RCU's tests, those of the tables, the stress tests of the maps and of the
 # papers' tables, the tests of the cache and of the store, and the server's tests over sockets, with
-# both backends. With --quick it leaves out the table, the cache, the papers' tables, and the slowest tests that have one
+# both backends. With --quick it leaves out the tables, the cache, the papers' tables, and the slowest tests that have one
 # thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
 # of the standard library, too, so that is built with it.
 set -euo pipefail
@@ -26,7 +26,7 @@ rustup run nightly rustc --version || rustup toolchain install nightly --profile
 exec 9>&-
 host=$(rustc -vV | sed -n 's/^host: //p')
 
-crates=(rcu table map cache papers store server)
+crates=(rcu table bucket map cache papers store server)
 skipped=()
 if [ "${1:-}" = --quick ]; then
   shift
@@ -44,7 +44,8 @@ check() {
   case $1 in
     rcu) run --package relativist-rcu --lib --tests ;;
     table) run --package relativist-table --lib --tests ;;
-    map) run --package relativist --test stress --test stress_flat --test stress_private ;;
+    bucket) run --package relativist-bucket --lib --tests ;;
+    map) run --package relativist --test stress ;;
     papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
     cache) run --package relativist-cache --lib --tests ;;
     store) run --package relativist-store --lib --tests ;;

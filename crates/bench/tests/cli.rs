@@ -60,8 +60,11 @@ fn check_comparisons(comparisons: &Value, candidates: usize, rounds: usize) {
     }
 }
 
-/// The number of synchronised tables, not counting rows with handles.
-const TABLES: usize = 7 + cfg!(feature = "liburcu") as usize + cfg!(feature = "boost") as usize;
+/// The number of synchronised tables for keys of any type, not counting rows with handles.
+const GENERIC: usize = 8;
+
+/// The number of synchronised tables for numbers.
+const TABLES: usize = GENERIC + cfg!(feature = "liburcu") as usize + cfg!(feature = "boost") as usize;
 
 #[test]
 fn compare_measures_lookups_of_every_table_and_of_handles() {
@@ -77,23 +80,25 @@ fn compare_measures_lookups_of_every_table_and_of_handles() {
     assert_eq!(comparisons.as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(comparisons[0]["contenders"][0]["name"], "relativist");
     assert_eq!((&comparisons[0]["workload"], &comparisons[7]["workload"]), (&"hit".into(), &"miss".into()));
-    // Further rows: four tables with handles, our batched lookups, the unsynchronised table, and
-    // the harness alone.
-    check_comparisons(comparisons, TABLES + 4 + 1 + 2, 2);
+    // Further rows: four tables with handles, the batched lookups of our two, the unsynchronised
+    // table, and the harness alone.
+    check_comparisons(comparisons, TABLES + 4 + 2 + 2, 2);
     for picture in ["maps-hit-u64.svg", "maps-miss-u64.svg"] {
         assert!(std::fs::read_to_string(folder.path().join(picture)).unwrap().contains("dashmap"), "{picture}");
     }
 }
 
 #[test]
-fn compare_measures_the_matrix_with_both_kinds_of_keys() {
-    let line = "compare --workload matrix --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
+fn compare_measures_updates_with_both_kinds_of_keys() {
+    let line =
+        "compare --workload matrix,replace --entries 100 --updates 0,50 --threads 1,2 --rounds 1 --seconds 0.001";
     let (text, document) = measure(line);
     assert!(text.contains("Lookups and updates, strings to u64, 100 entries, Zipf 0.99, 50 % updates"), "{text}");
     let comparisons = document["results"]["comparisons"].as_array().unwrap();
-    assert_eq!(comparisons.len(), 2 * 2 * 2 * 2);
+    // Two kinds, distributions and numbers of threads. Without updates, none replaces.
+    assert_eq!(comparisons.len(), 2 * 2 * 2 * (2 + 1));
     for comparison in comparisons {
-        let tables = if comparison["kind"] == "u64" { TABLES } else { 7 };
+        let tables = if comparison["kind"] == "u64" { TABLES } else { GENERIC };
         let tables = tables + usize::from(comparison["threads"] == 1);
         check_comparisons(&Value::Array(vec![comparison.clone()]), tables, 1);
     }
@@ -101,17 +106,33 @@ fn compare_measures_the_matrix_with_both_kinds_of_keys() {
 
 #[test]
 fn compare_measures_what_comes_to_an_end() {
-    let line = "compare maps --workload grow,remove,clear,iterate --entries 300 --threads 2 --rounds 1 --seconds 0.001";
-    let (text, document) = measure(line);
-    for expected in ["Growing", "Removing all keys", "Removing all entries", "Iterating"] {
+    let workloads = "grow,remove,clear,iterate,dependent,many,short-lived";
+    let line = format!("compare maps --workload {workloads} --entries 300 --threads 2 --rounds 1 --seconds 0.001");
+    let (text, document) = measure(&line);
+    let expected = ["Growing", "Removing all keys", "until all are freed", "Iterating", "depend on", "per map and CPU"];
+    for expected in expected {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let comparisons = document["results"]["comparisons"].as_array().unwrap();
-    assert_eq!(comparisons.len(), 4);
+    // `clear` and `many` have two values.
+    assert_eq!(comparisons.len(), 7 + 2);
     for comparison in comparisons {
-        let alone = usize::from(comparison["workload"] == "clear");
+        let alone = ["clear", "many", "short-lived"].map(Value::from).contains(&comparison["workload"]);
         let tables = comparison["contenders"].as_array().unwrap().len();
-        assert_eq!(tables, TABLES + alone, "{comparison}");
+        assert_eq!(tables, TABLES + usize::from(alone), "{comparison}");
+    }
+}
+
+#[test]
+fn compare_measures_lookups_during_resizes() {
+    let line = "compare --workload resizing --entries 1000 --threads 1,2 --rounds 1 --seconds 0.001";
+    let (text, document) = measure(line);
+    assert!(text.contains("rate while resized [of the rate at rest]"), "{text}");
+    let comparisons = &document["results"]["comparisons"];
+    assert_eq!(comparisons.as_array().unwrap().len(), 2 * 3);
+    for comparison in comparisons.as_array().unwrap() {
+        let names: Vec<_> = comparison["contenders"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+        assert_eq!(names, ["relativist", "relativist flat"]);
     }
 }
 

@@ -66,10 +66,13 @@ impl fmt::Display for AllocError {
 
 impl std::error::Error for AllocError {}
 
+/// The types of a table, to which a pointer leads. The function lets the pointer own neither.
+type Types<E, F> = fn() -> (E, F);
+
 /// A pointer to an array that is alive during `'a`.
 pub(crate) struct Array<'a, E, F> {
     header: NonNull<Header>,
-    _of: PhantomData<(&'a Header, fn() -> (E, F))>,
+    _of: PhantomData<(&'a Header, Types<E, F>)>,
 }
 
 impl<E, F> Clone for Array<'_, E, F> {
@@ -162,7 +165,12 @@ impl<'a, E, F: Form> Array<'a, E, F> {
     fn allocate(bits: u32, window_shift: u32, family: NonNull<Family>) -> Result<Self, AllocError> {
         let failed = AllocError { buckets: 1usize.checked_shl(bits) };
         let (layout, groups) = Self::layout(bits).ok_or(failed)?;
-        let memory = memory::allocate_zeroed(layout).ok_or(failed)?;
+        let memory = memory::allocate(layout).ok_or(failed)?;
+        // An inline slot is written before its word shows it. A boxed one must hold no pointer
+        // before: an update sets the tag first.
+        let zeroed = if F::BOXED { layout.size() } else { groups };
+        // SAFETY: fresh memory of this size.
+        unsafe { memory.write_bytes(0, zeroed) };
         // SAFETY: in the fresh allocation.
         unsafe {
             memory.cast().write(Header {
@@ -222,7 +230,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         // SAFETY: guaranteed by the caller. The family is freed by the last array.
         unsafe {
             self.header.drop_in_place();
-            memory::free(self.header.cast(), layout);
+            memory::deallocate(self.header.cast(), layout);
             // AcqRel: the last one sees what the others did.
             if family.as_ref().arrays.fetch_sub(1, AcqRel) == 1 {
                 drop(Box::from_raw(family.as_ptr()));
@@ -363,7 +371,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
 pub(crate) struct Segment<'a, E, F> {
     word: &'a AtomicBits,
     group: NonNull<u8>,
-    _of: PhantomData<(&'a (), fn() -> (E, F))>,
+    _of: PhantomData<(&'a (), Types<E, F>)>,
 }
 
 impl<E, F> Clone for Segment<'_, E, F> {
@@ -500,6 +508,17 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
         unsafe { Self::later_at(raw) }
     }
 
+    /// Prefetches the word and the slots, which are about to be written.
+    #[inline(always)]
+    pub(crate) fn prefetch_for_write(self) {
+        use relativist_core::prefetch::prefetch_for_write;
+        prefetch_for_write(self.word);
+        prefetch_for_write(self.group.as_ptr());
+        if Geometry::<E, F>::SIZE > 64 {
+            prefetch_for_write(self.group.as_ptr().wrapping_add(64));
+        }
+    }
+
     /// Prefetches the slots.
     #[inline(always)]
     pub(crate) fn prefetch(self) {
@@ -591,10 +610,10 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
         mut is_match: impl FnMut(&E) -> bool,
     ) -> Option<(usize, NonNull<E>)> {
         for slot in slots {
-            // SAFETY: guaranteed by the caller, for both.
-            if let Some(entry) = unsafe { F::get(self.slot(slot), expected) }
-                && is_match(unsafe { entry.as_ref() })
-            {
+            // SAFETY: guaranteed by the caller.
+            let Some(entry) = (unsafe { F::get::<E>(self.slot(slot), expected) }) else { continue };
+            // SAFETY: as above.
+            if is_match(unsafe { entry.as_ref() }) {
                 return Some((slot, entry));
             }
         }

@@ -67,7 +67,7 @@ impl<E, F: Holds<E>> Table<E, F> {
                     let slice: Box<Slice<E, F>> = Box::from_raw(slice.cast().as_ptr());
                     let Slice { arrays, buckets } = *slice;
                     let array = Array::<E, F>::from_raw(arrays.first);
-                    dispose_of_range(array, buckets);
+                    dispose_of(array, buckets);
                     drop(arrays);
                 });
             }
@@ -104,14 +104,15 @@ impl<E, F: Form> Table<E, F> {
             first = array.bucket(hash);
         }
         first.chain(first.word()).find_map(|(segment, word)| {
-            // SAFETY: as above. The pointer was made for changes when the entry was inserted.
+            // SAFETY: the slots are live.
             let found = unsafe { segment.find(word.matches(hash.tag()), array.expected(hash), &mut is_match) };
+            // SAFETY: as above; the pointer permits changes since the entry was inserted.
             found.map(|(_, mut entry)| unsafe { entry.as_mut() })
         })
     }
 }
 
-/// An array and its successors, without entries.
+/// An array and its successors, without entries and later segments.
 struct Arrays<E, F: Form> {
     first: NonNull<()>,
     _of: PhantomData<(E, F)>,
@@ -120,64 +121,63 @@ struct Arrays<E, F: Form> {
 impl<E, F: Form> Drop for Arrays<E, F> {
     fn drop(&mut self) {
         // SAFETY: the last owner has the arrays for itself.
-        unsafe { free_all(Array::<E, F>::from_raw(self.first)) };
+        let mut next = Some(unsafe { Array::<E, F>::from_raw(self.first) });
+        while let Some(array) = next {
+            next = array.next();
+            // SAFETY: as above.
+            unsafe { array.free() };
+        }
     }
 }
 
-/// Entries that are dropped together.
+/// Buckets whose contents are dropped together.
 struct Slice<E, F: Form> {
     arrays: Arc<Arrays<E, F>>,
     buckets: Range<usize>,
 }
 
-/// Frees an array and its successors. Entries are not dropped, later segments are freed.
-///
-/// # Safety
-///
-/// No thread uses the arrays any more.
-unsafe fn free_all<E, F: Form>(first: Array<'_, E, F>) {
-    let mut next = Some(first);
-    while let Some(array) = next {
-        next = array.next();
-        // SAFETY: guaranteed by the caller. Buckets that have moved have no later segments.
-        unsafe {
-            for bucket in 0..array.len() {
-                let first = array.bucket_at(bucket);
-                let later = first.chain(first.word()).nth(1).map(|(segment, _)| segment);
-                Segment::free_chain(later);
-            }
-            array.free();
-        }
-    }
-}
-
-/// Calls a function with the address of each entry of these buckets, in this array or where they
-/// have moved.
+/// Calls a function with the first segment of each of these buckets, in this array or where it has
+/// moved.
 ///
 /// # Safety
 ///
 /// No other thread changes the table.
-unsafe fn for_each_entry<E, F: Form>(
-    array: Array<'_, E, F>,
+unsafe fn for_each_bucket<'t, E, F: Form>(
+    array: Array<'t, E, F>,
     buckets: Range<usize>,
-    visit: &mut impl FnMut(NonNull<E>),
+    visit: &mut impl FnMut(Segment<'t, E, F>),
 ) {
     for bucket in buckets {
         let first = array.bucket_at(bucket);
-        let word = first.word();
-        if word.is_moved() {
-            let next = array.next().expect("a bucket moves to the next array");
-            let Some(range) = range_in(array, bucket, next) else { continue };
-            // SAFETY: guaranteed by the caller.
-            unsafe { for_each_entry(next, range, visit) };
+        if !first.word().is_moved() {
+            visit(first);
             continue;
         }
-        for (segment, word) in first.chain(word) {
-            // SAFETY: guaranteed by the caller.
-            let entries = word.live().filter_map(|slot| unsafe { F::get(segment.slot(slot), Expected::Any) });
-            entries.for_each(&mut *visit);
-        }
+        let next = array.next().expect("a bucket moves to the next array");
+        let Some(range) = range_in(array, bucket, next) else { continue };
+        // SAFETY: guaranteed by the caller.
+        unsafe { for_each_bucket(next, range, visit) };
     }
+}
+
+/// Returns the addresses of the entries of a bucket that no other thread changes.
+fn entries_of<'t, E: 't, F: Form + 't>(first: Segment<'t, E, F>) -> impl Iterator<Item = NonNull<E>> + use<'t, E, F> {
+    let get = |segment: Segment<'t, E, F>, slot| {
+        // SAFETY: the slot is live.
+        unsafe { F::get(segment.slot(slot), Expected::Any) }
+    };
+    first.chain(first.word()).flat_map(move |(segment, word)| word.live().filter_map(move |slot| get(segment, slot)))
+}
+
+/// Frees the later segments of a bucket.
+///
+/// # Safety
+///
+/// No thread uses the bucket any more.
+unsafe fn free_later<E, F: Form>(first: Segment<'_, E, F>) {
+    let later = first.chain(first.word()).nth(1).map(|(segment, _)| segment);
+    // SAFETY: guaranteed by the caller.
+    unsafe { Segment::free_chain(later) };
 }
 
 /// Returns the buckets of `next` to which a bucket has moved. `None` if several buckets have become
@@ -191,18 +191,23 @@ fn range_in<E, F: Form>(array: Array<'_, E, F>, bucket: usize, next: Array<'_, E
     (bucket % (1 << lost) == 0).then(|| bucket >> lost..(bucket >> lost) + 1)
 }
 
-/// Drops the entries of these buckets. Panics of destructors are contained: the panic hook has
-/// reported them.
+/// Drops the entries of these buckets, and frees their later segments. Panics of destructors are
+/// contained: the panic hook has reported them.
 ///
 /// # Safety
 ///
-/// No thread uses the entries any more, and they are dropped once.
-unsafe fn dispose_of_range<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) {
-    if !F::BOXED && !needs_drop::<E>() {
-        return;
-    }
-    // SAFETY: guaranteed by the caller.
-    unsafe { for_each_entry(array, buckets, &mut |entry| contain(|| F::dispose(entry))) };
+/// No thread uses the buckets any more, and their entries are dropped once.
+unsafe fn dispose_of<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) {
+    let dispose = |first| {
+        if F::BOXED || needs_drop::<E>() {
+            // SAFETY: guaranteed by the caller.
+            entries_of(first).for_each(|entry| _ = contain(|| unsafe { F::dispose(entry) }));
+        }
+        // SAFETY: as above.
+        unsafe { free_later(first) };
+    };
+    // SAFETY: as above.
+    unsafe { for_each_bucket(array, buckets, &mut { dispose }) };
 }
 
 impl<E, F: Form> Drop for Table<E, F> {
@@ -244,7 +249,9 @@ impl<'t, E, F: Form> Walk<'t, E, F> {
             let bucket = self.bucket;
             self.bucket += 1;
             // SAFETY: no other thread uses the table.
-            unsafe { for_each_entry(self.array, bucket..bucket + 1, &mut |entry| self.entries.push(entry)) };
+            unsafe {
+                for_each_bucket(self.array, bucket..bucket + 1, &mut |first| self.entries.extend(entries_of(first)))
+            };
         }
     }
 
@@ -310,8 +317,10 @@ impl<E, F: Form> Drop for IntoEntries<E, F> {
         impl<E, F: Form> Drop for Rest<'_, E, F> {
             fn drop(&mut self) {
                 self.dispose();
+                let array = self.0.array;
                 // SAFETY: no other code uses the arrays any more.
-                unsafe { free_all(self.0.array) };
+                unsafe { for_each_bucket(array, 0..array.len(), &mut |first| free_later(first)) };
+                drop(Arrays::<E, F> { first: array.into_raw(), _of: PhantomData });
             }
         }
         let mut rest = Rest(&mut self.0);

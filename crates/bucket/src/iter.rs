@@ -97,7 +97,8 @@ impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
         let first = array.bucket_at(bucket);
         let before = self.collected.len();
         // The second look shows whether the segments are those of one instant. Words do not return
-        // to an earlier value in a section, except for the state of the bucket.
+        // to an earlier value in a section, except for the state of the bucket. While an update
+        // moves an entry to a later segment, both places show it. Then the bucket is locked.
         const ATTEMPTS: usize = 4;
         for attempt in 1.. {
             let segments: Vec<_> = first.chain(first.word()).collect();
@@ -106,7 +107,8 @@ impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
             }
             let is_snapshot = || {
                 let tags = |(segment, word): (Segment<'g, E, F>, Word)| (segment.key(), word.tags());
-                segments.iter().copied().map(tags).eq(first.chain(first.word()).map(tags))
+                let word = first.word();
+                !word.is_locked() && segments.iter().copied().map(tags).eq(first.chain(word).map(tags))
             };
             // Boxed entries keep their slots.
             if !F::BOXED && attempt < ATTEMPTS && !is_snapshot() {
@@ -148,10 +150,10 @@ impl<'g, E, F: Form, K: Keys<E>> Iterator for Iter<'g, E, F, K> {
     #[inline]
     fn next(&mut self) -> Option<&'g E> {
         loop {
-            while let Some(slot) = self.slots.next() {
-                // SAFETY: the word was loaded in the section of the guard, as long as which the
-                // entry lives.
+            for slot in self.slots.by_ref() {
+                // SAFETY: the word was loaded in the section of the guard.
                 if let Some(entry) = unsafe { F::get(self.segment.slot(slot), Expected::Any) } {
+                    // SAFETY: it lives as long as the guard.
                     return Some(unsafe { entry.as_ref() });
                 }
             }

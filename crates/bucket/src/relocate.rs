@@ -55,7 +55,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// use relativist::FlatMap;
 /// use std::sync::atomic::AtomicU64;
 ///
-/// let counters: FlatMap<&str, AtomicU64> = FlatMap::new(); // error: not `Relocatable`
+/// let counters: FlatMap<&str, AtomicU64> = FlatMap::new();
+/// counters.pin().insert("hits", AtomicU64::new(0)); // error: not `Relocatable`
 /// ```
 ///
 /// ```

@@ -26,12 +26,14 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use relativist_core::hint::cold_path;
 use relativist_core::sync::{Backoff, Cell, Relaxed, local, yield_now};
 use relativist_core::unwind::contain;
+use relativist_rcu::without_reclaiming;
 
 use crate::array::{AllocError, Array, Segment};
 use crate::form::{Expected, Form, Readers};
-use crate::table::{Keys, Locked, Section, Table, lock};
+use crate::table::{Keys, Locked, Section, Table, lock, wake_all};
 use crate::word::{Hash, Tag, Word};
 
 /// The maximum number of bits by which one resize changes the number of buckets. A thread that
@@ -39,6 +41,8 @@ use crate::word::{Hash, Tag, Word};
 const MAX_STEP: u32 = 3;
 /// The number of buckets that a thread moves at a time.
 const CHUNK: usize = if cfg!(relativist_loom) { 1 } else { 64 };
+/// The number of buckets that a thread locks together. Their words share a cache line.
+const BATCH: usize = 8;
 /// A thread moves a chunk after as many insertions and removals.
 const INTERVAL: u32 = if cfg!(relativist_loom) { 1 } else { 16 };
 
@@ -53,16 +57,6 @@ pub(crate) fn is_turn(calls: &Cell<u32>, interval: u32) -> bool {
     let call = calls.get().wrapping_add(1);
     calls.set(call);
     call & (interval - 1) == 0
-}
-
-/// What came of moving a bucket.
-#[derive(PartialEq, Eq)]
-enum Split {
-    Moved,
-    /// Another thread has moved it.
-    WasMoved,
-    /// `Hash` has panicked.
-    Failed,
 }
 
 /// How an update has changed the number of entries.
@@ -104,7 +98,7 @@ impl<E, F: Form> Section<'_, E, F> {
     }
 
     #[cold]
-    fn check_size<'g>(&'g self, change: Change) {
+    fn check_size(&self, change: Change) {
         /// Small tables grow by more: less is moved, and the memory hardly counts.
         const SMALL_BITS: u32 = 8;
         let array = self.array();
@@ -126,11 +120,21 @@ impl<E, F: Form> Section<'_, E, F> {
 
     /// Moves some buckets now and then, if a resize is in progress.
     #[inline(always)]
-    pub(crate) fn help<'g>(&'g self, keys: &impl Keys<E>) {
-        let array = self.array();
+    pub(crate) fn help(&self, keys: &impl Keys<E>) {
+        self.help_in(self.array(), keys);
+    }
+
+    #[inline(always)]
+    pub(crate) fn help_in<'g>(&'g self, array: Array<'g, E, F>, keys: &impl Keys<E>) {
         if let Some(next) = array.next() {
             self.help_in_turn(array, next, keys);
         }
+    }
+
+    /// Moves the next bucket, if a resize is in progress.
+    #[cfg(relativist_loom)]
+    pub fn move_a_bucket(&self, keys: &impl Keys<E>) {
+        self.help(keys);
     }
 
     #[cold]
@@ -145,33 +149,38 @@ impl<E, F: Form> Section<'_, E, F> {
     /// has panicked.
     #[inline(never)]
     fn move_chunk<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) -> bool {
-        let mut has_failed = false;
         let targets = array.len().min(next.len());
         let chunk = CHUNK.min(targets);
+        let sources = array.len() / targets;
         let first = array.claim() % (targets / chunk) * chunk;
-        let mut is_last = false;
-        let mut moved = 0;
+        let (mut moved, mut has_failed) = (0, false);
         if next.len() > array.len() {
-            let by_windows = array.moves_by_windows(next);
             let mut hashed = Hashed::default();
-            for bucket in first..first + chunk {
-                match self.split(array, bucket, next, keys, &mut hashed) {
-                    // Counted before user code runs again. It may block, and others go on.
-                    Split::Moved if !by_windows => is_last |= array.count_moved(1),
-                    Split::Moved => moved += 1,
-                    Split::WasMoved => {}
-                    Split::Failed => has_failed = true,
+            let mut split = |buckets| contain(|| moved += self.split(array, buckets, next, keys, &mut hashed));
+            for start in (first..first + chunk).step_by(BATCH) {
+                let batch = start..(start + BATCH).min(first + chunk);
+                if !split(batch.clone()) {
+                    // Moves those whose keys can be hashed.
+                    has_failed |= batch.map(|bucket| split(bucket..bucket + 1)).filter(|is_done| !is_done).count() > 0;
                 }
             }
         } else {
-            let sources = array.len() / next.len();
             let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
-            moved = (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources;
+            moved = (first..first + chunk).filter(|&bucket| merge(bucket)).count() * sources;
         }
-        if is_last | array.count_moved(moved) {
+        self.settle(array, first * sources..(first + chunk) * sources, next, moved);
+        !has_failed
+    }
+
+    /// Wakes threads that wait for these buckets, of which `moved` have moved, and counts those.
+    fn settle<'g>(&'g self, array: Array<'g, E, F>, buckets: Range<usize>, next: Array<'g, E, F>, moved: usize) {
+        if moved == 0 {
+            return;
+        }
+        wake_all(buckets.map(|bucket| array.bucket_at(bucket)));
+        if array.count_moved(moved) {
             self.finish(array, next);
         }
-        !has_failed
     }
 
     /// Publishes the array to which all buckets have moved, unless the table was cleared meanwhile.
@@ -190,96 +199,126 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
-    /// Moves a bucket to several of a larger array.
+    /// Moves a batch of buckets to a larger array, and returns how many are still to be settled.
+    /// Others were moved by other threads. If `Hash` panics, all stay as they are.
+    ///
+    /// The buckets are locked together, and then copied. Each lock waits until the stores before it
+    /// are done, and copies to memory that is in no cache take long.
     fn split<'g>(
         &'g self,
         array: Array<'g, E, F>,
-        bucket: usize,
+        buckets: Range<usize>,
         next: Array<'g, E, F>,
         keys: &impl Keys<E>,
-        hashed: &mut Hashed<'g, E>,
-    ) -> Split {
-        let first = array.bucket_at(bucket);
+        hashed: &mut Hashed<E>,
+    ) -> usize {
         let by_windows = array.moves_by_windows(next.bits());
-        let locked = loop {
-            if first.word().is_moved() {
-                return Split::WasMoved;
-            }
-            if !by_windows && !hashed.hash_all(first, keys) {
-                return Split::Failed;
-            }
-            let Some(locked) = lock(array, first) else { return Split::WasMoved };
-            if by_windows || hashed.are_all_of(&locked) {
-                break locked;
-            }
-            locked.unlock();
-        };
         let added_bits = next.bits() - array.bits();
-        let mut targets: [Option<Target<'g, E, F>>; 1 << MAX_STEP] = [None; 1 << MAX_STEP];
-        for (index, (segment, slot, tag)) in locked.live().enumerate() {
-            let from = segment.slot(slot);
-            // SAFETY: the slot is live, under the lock.
-            let window = unsafe { F::window::<E>(from) };
-            // Uses only the added bits of the hash. The others might differ from those of the
-            // bucket, if `Hash` returns something else each time.
-            let (part, window) = if by_windows {
-                (array.part_by_window(window, next), window)
-            } else {
-                let hash = hashed.hashes[index];
-                (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
-            };
-            let target = targets[part].get_or_insert_with(|| Target::new(next.bucket_at(bucket << added_bits | part)));
-            // SAFETY: no other thread can find the bucket before the mark; the slot is live.
-            unsafe { target.add(from, tag, window) };
+        let mut moved = 0;
+        loop {
+            hashed.clear();
+            for bucket in buckets.clone() {
+                let first = array.bucket_at(bucket);
+                if !by_windows {
+                    hashed.hash_all(first, keys);
+                }
+                for part in 0..1 << added_bits {
+                    next.bucket_at(bucket << added_bits | part).prefetch_for_write();
+                }
+            }
+            let mut locked: [Option<Locked<'g, E, F>>; BATCH] = [const { None }; BATCH];
+            let mut has_changed = false;
+            for (index, bucket) in buckets.clone().enumerate() {
+                let Some(source) = lock(array, array.bucket_at(bucket)) else { continue };
+                if by_windows || hashed.are_all_of(index, &source) {
+                    locked[index] = Some(source);
+                } else {
+                    has_changed = true;
+                    source.unlock();
+                }
+            }
+            for (index, (source, bucket)) in locked.iter().zip(buckets.clone()).enumerate() {
+                let Some(source) = source else { continue };
+                let parts = 1 << added_bits;
+                let first_part = Target::new(next.bucket_at(bucket << added_bits));
+                let mut targets = [first_part; 1 << MAX_STEP];
+                for (part, target) in targets[..parts].iter_mut().enumerate().skip(1) {
+                    *target = Target::new(next.bucket_at(bucket << added_bits | part));
+                }
+                let mut hashes = hashed.hashes_of(index);
+                for_each_live(source.first, source.word, |segment, slot, tag| {
+                    let from = segment.slot(slot);
+                    // SAFETY: the slot is live, under the lock.
+                    let window = unsafe { F::window::<E>(from) };
+                    // Uses only the added bits of the hash. The others might differ from those of
+                    // the bucket, if `Hash` returns something else each time.
+                    let (part, window) = if by_windows {
+                        (array.part_by_window(window, next), window)
+                    } else {
+                        let hash = *hashes.next().expect("all live entries were hashed");
+                        (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
+                    };
+                    // SAFETY: no other thread can find the bucket before the mark; the slot is live.
+                    unsafe { targets[part].add(from, tag, window) };
+                });
+                targets[..parts].iter().for_each(Target::finish);
+            }
+            for source in locked.iter().flatten() {
+                // SAFETY: all live slots are copied.
+                unsafe { self.leave_behind(source) };
+                moved += 1;
+            }
+            if !by_windows {
+                // User code runs next, which may panic, or block while other threads go on.
+                self.settle(array, buckets.clone(), next, std::mem::take(&mut moved));
+            }
+            if !has_changed {
+                return moved;
+            }
         }
-        // SAFETY: all live slots are copied.
-        unsafe { self.leave_behind(locked) };
-        Split::Moved
     }
 
     /// Moves several buckets to one of a smaller array. Returns false if another thread has moved
     /// them. Threads that hold several locks take them in this order, and no thread that holds one
     /// waits for an earlier one.
     fn merge<'g>(&'g self, array: Array<'g, E, F>, sources: Range<usize>, next: Array<'g, E, F>) -> bool {
-        let bucket = sources.start / sources.len();
+        let mut target = Target::new(next.bucket_at(sources.start / sources.len()));
         let mut locked: [Option<Locked<'g, E, F>>; 1 << MAX_STEP] = [const { None }; 1 << MAX_STEP];
         for (place, source) in locked.iter_mut().zip(sources) {
             *place = lock(array, array.bucket_at(source));
-            if place.is_none() {
+            let Some(source) = place else {
                 // This is the first one, because all are marked under all locks.
                 return false;
-            }
-        }
-        let mut target = Target::new(next.bucket_at(bucket));
-        for source in locked.iter().flatten() {
-            for (segment, slot, tag) in source.live() {
+            };
+            for_each_live(source.first, source.word, |segment, slot, tag| {
                 let from = segment.slot(slot);
                 // SAFETY: as in `split`.
                 unsafe { target.add(from, tag, F::window::<E>(from)) };
-            }
+            });
         }
+        target.finish();
         // SAFETY: all live slots are copied.
-        locked.into_iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
+        locked.iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
         true
     }
 
-    /// Marks a bucket as moved, and unlocks it.
+    /// Marks a bucket as moved, and so unlocks it. The caller wakes threads that wait for the lock.
     ///
     /// # Safety
     ///
     /// All live slots of the bucket were copied to the next array.
-    unsafe fn leave_behind<'g>(&'g self, mut locked: Locked<'g, E, F>) {
+    unsafe fn leave_behind<'g>(&'g self, locked: &Locked<'g, E, F>) {
         let later = locked.first.chain(locked.word).nth(1).map(|(segment, _)| segment);
-        locked.word = Word::MOVED_AWAY;
-        locked.unlock();
+        locked.first.set_word(Word::MOVED_AWAY);
         let Some(later) = later else { return };
         let segments = std::iter::successors(Some(later), |segment| segment.later()).count();
-        // SAFETY: lookups that begin now do not find them.
-        unsafe {
+        // Destructors, which a private domain may run now, may wait for other locks of this thread.
+        // SAFETY: lookups that begin now do not find the segments.
+        without_reclaiming(|| unsafe {
             self.table.domain.defer(self.guard(), later.into_raw(), segments * Segment::<E, F>::BYTES, |raw| {
                 Segment::<E, F>::free_chain(Some(Segment::from_raw(raw)));
             });
-        }
+        });
     }
 }
 
@@ -300,6 +339,13 @@ impl<E, F: Form> Table<E, F> {
             unsafe { next.free() };
         }
         Ok(true)
+    }
+
+    /// Begins a resize to 2^`bits` buckets, of which models move each by an update or by
+    /// [`Section::move_a_bucket`].
+    #[cfg(relativist_loom)]
+    pub fn begin_resize(&self, bits: u32) {
+        assert!(self.begin(self.enter().array(), bits).unwrap());
     }
 
     /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,
@@ -361,49 +407,80 @@ impl<E, F: Form> Table<E, F> {
     }
 }
 
-/// The entries of a bucket and their hashes.
-struct Hashed<'g, E> {
-    entries: Vec<&'g E>,
+/// The entries of a batch of buckets and their hashes.
+struct Hashed<E> {
+    /// For each bucket the word of its first segment, and where its entries end.
+    buckets: Vec<(Word, usize)>,
+    entries: Vec<NonNull<E>>,
     hashes: Vec<Hash>,
 }
 
-impl<E> Default for Hashed<'_, E> {
+impl<E> Default for Hashed<E> {
     fn default() -> Self {
-        Self { entries: Vec::new(), hashes: Vec::new() }
+        Self { buckets: Vec::new(), entries: Vec::new(), hashes: Vec::new() }
     }
 }
 
-impl<'g, E> Hashed<'g, E> {
-    /// Hashes the entries of the bucket of this first segment. Returns false if `Hash` panics.
-    fn hash_all<F: Form>(&mut self, first: Segment<'g, E, F>, keys: &impl Keys<E>) -> bool {
+impl<E> Hashed<E> {
+    fn clear(&mut self) {
+        self.buckets.clear();
         self.entries.clear();
         self.hashes.clear();
-        for (segment, word) in first.chain(first.word()) {
-            // SAFETY: the words were loaded in a read section that lasts for `'g`.
-            let get = |slot| unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
-            self.entries.extend(word.live().filter_map(get));
-        }
-        let mut is_done = false;
-        contain(|| {
-            self.hashes.extend(self.entries.iter().map(|entry| keys.hash(entry)));
-            is_done = true;
-        });
-        is_done
     }
 
-    /// Returns whether the bucket still has the same entries, in the same order.
-    fn are_all_of<F: Form>(&self, locked: &Locked<'g, E, F>) -> bool {
-        // SAFETY: the slots are live, and the bucket is locked.
-        let get = |(segment, slot, _): (Segment<'g, E, F>, _, _)| unsafe { F::get(segment.slot(slot), Expected::Any) };
-        locked.live().filter_map(get).eq(self.entries.iter().map(|&entry| NonNull::from(entry)))
+    /// Hashes the entries of the next bucket.
+    fn hash_all<F: Form>(&mut self, first: Segment<'_, E, F>, keys: &impl Keys<E>) {
+        let word = first.word();
+        for_each_live(first, word, |segment, slot, _| {
+            // SAFETY: the words were loaded in a read section that lasts.
+            let Some(entry) = (unsafe { F::get::<E>(segment.slot(slot), Expected::Any) }) else { return };
+            self.entries.push(entry);
+            // SAFETY: as above.
+            self.hashes.push(keys.hash(unsafe { entry.as_ref() }));
+        });
+        self.buckets.push((word, self.entries.len()));
+    }
+
+    fn range_of(&self, index: usize) -> Range<usize> {
+        let end_of = |index: usize| self.buckets.get(index).map_or(0, |&(_, end)| end);
+        index.checked_sub(1).map_or(0, end_of)..end_of(index)
+    }
+
+    fn hashes_of(&self, index: usize) -> std::slice::Iter<'_, Hash> {
+        self.hashes[self.range_of(index)].iter()
+    }
+
+    /// Returns whether a bucket still has the same entries, in the same order.
+    fn are_all_of<F: Form>(&self, index: usize, locked: &Locked<'_, E, F>) -> bool {
+        // A slot that is live in both words has the same entry, because this is the same section.
+        if !F::BOXED && !locked.word.has_later() && locked.word == self.buckets[index].0 {
+            return true;
+        }
+        let mut entries = self.entries[self.range_of(index)].iter();
+        let mut are_same = true;
+        for_each_live(locked.first, locked.word, |segment, slot, _| {
+            // SAFETY: the slot is live, and the bucket is locked.
+            let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any) };
+            are_same &= entry.as_ref() == entries.next();
+        });
+        are_same && entries.next().is_none()
     }
 }
 
-impl<'g, E, F: Form> Locked<'g, E, F> {
-    /// Returns the live slots and their tags.
-    pub(crate) fn live(&self) -> impl Iterator<Item = (Segment<'g, E, F>, usize, Tag)> + use<'g, E, F> {
-        let chain = self.first.chain(self.word);
-        chain.flat_map(|(segment, word)| word.live().map(move |slot| (segment, slot, word.tag(slot))))
+/// Calls a function with each live slot of a bucket and its tag. `word` is the word of the first
+/// segment.
+#[inline(always)]
+fn for_each_live<'g, E, F: Form>(
+    first: Segment<'g, E, F>,
+    word: Word,
+    mut visit: impl FnMut(Segment<'g, E, F>, usize, Tag),
+) {
+    word.live().for_each(|slot| visit(first, slot, word.tag(slot)));
+    if !word.has_later() || word.is_moved() {
+        return;
+    }
+    for (segment, word) in first.chain(word).skip(1) {
+        word.live().for_each(|slot| visit(segment, slot, word.tag(slot)));
     }
 }
 
@@ -436,6 +513,7 @@ impl<'g, E, F: Form> Target<'g, E, F> {
     /// No other thread can find the bucket, and the slot is live and its bucket locked.
     unsafe fn add(&mut self, from: *const F::Slot<E>, tag: Tag, window: u16) {
         if self.used == Word::SLOTS {
+            cold_path();
             let added = Segment::allocate();
             self.last.set_later(Some(added));
             (self.last, self.used) = (added, 0);
@@ -448,7 +526,11 @@ impl<'g, E, F: Form> Target<'g, E, F> {
             self.last.set_word(self.last.word().with_tag(self.used, tag));
             self.word = self.word.with_filter_of(tag);
         }
-        self.first.set_word(self.word);
         self.used += 1;
+    }
+
+    /// Sets the word of the bucket.
+    fn finish(&self) {
+        self.first.set_word(self.word);
     }
 }

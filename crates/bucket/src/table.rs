@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 #[cfg(not(relativist_loom))]
 use relativist_core::sleepers::Sleepers;
-use relativist_core::sync::AtomicU64;
+use relativist_core::sync::{AtomicU64, full_fence};
 use relativist_rcu::Guard;
 use relativist_rcu::contention::Site;
 
@@ -29,8 +29,11 @@ pub struct Table<E, F: Form> {
     pub(crate) grows: AtomicU64,
     pub(crate) shrinks: AtomicU64,
     /// The table owns entries, and the function makes it invariant in their type.
-    _owns: PhantomData<(E, fn(E) -> E)>,
+    _owns: PhantomData<Owned<E>>,
 }
+
+/// The function makes the table invariant in the type of its entries.
+type Owned<E> = (E, fn(E) -> E);
 
 // SAFETY: the table shares references to entries, moves them, and drops them on any thread. The
 // domain is `Send`.
@@ -154,7 +157,7 @@ impl<'t, E, F: Form> Section<'t, E, F> {
 
     /// Finds the entry with this hash that `is_match` accepts. Wait-free.
     #[inline(always)]
-    pub fn find<'g>(&'g self, hash: Hash, is_match: impl FnMut(&E) -> bool) -> Option<&'g E> {
+    pub fn find(&self, hash: Hash, is_match: impl FnMut(&E) -> bool) -> Option<&E> {
         find_in(self.array(), hash, is_match)
     }
 
@@ -180,10 +183,9 @@ impl<'t, E, F: Form> Section<'t, E, F> {
         }
         let array = self.array();
         let first = array.bucket(hash);
+        let matches = first.word().matches(hash.tag());
         // SAFETY: the word was loaded under the guard.
-        if let Some((_, entry)) =
-            unsafe { first.find(first.word().matches(hash.tag()), array.expected(hash), |_| true) }
-        {
+        if let Some((_, entry)) = unsafe { first.find(matches, array.expected(hash), |_| true) } {
             relativist_core::prefetch::prefetch(entry.as_ptr());
         }
     }
@@ -230,8 +232,9 @@ fn find_further<'g, E, F: Form>(
         array = array.next().expect("a bucket moves to the next array");
         first = array.bucket(hash);
         word = first.word();
-        // SAFETY: the word was loaded under the guard, as long as which the entry lives.
+        // SAFETY: the word was loaded under the guard.
         if let Some((_, entry)) = unsafe { first.find(word.matches(tag), array.expected(hash), &mut is_match) } {
+            // SAFETY: it lives as long as the guard.
             return Some(unsafe { entry.as_ref() });
         }
     }
@@ -243,6 +246,7 @@ fn find_further<'g, E, F: Form>(
         let matches = segment.word().matches(tag);
         // SAFETY: as above.
         if let Some((_, entry)) = unsafe { segment.find(matches, array.expected(hash), &mut is_match) } {
+            // SAFETY: as above.
             return Some(unsafe { entry.as_ref() });
         }
         later = segment.later();
@@ -263,6 +267,24 @@ pub(crate) struct Place<'g, E, F> {
     pub(crate) segment: Segment<'g, E, F>,
     pub(crate) slot: usize,
     pub(crate) entry: NonNull<E>,
+}
+
+/// Locks the bucket of a hash, if its word shows that no entry has the hash and the lock is free.
+///
+/// The word is the same when the bucket is locked. So no slot of the first segment has the tag then,
+/// and the filter shows that no later segment has. (Whether the word has changed meanwhile and back
+/// makes no difference.)
+#[inline(always)]
+pub(crate) fn lock_if_absent<'g, E, F: Form>(array: Array<'g, E, F>, hash: Hash) -> Option<Locked<'g, E, F>> {
+    let (first, tag) = (array.bucket(hash), hash.tag());
+    let word = first.word();
+    // All bits of the filter are set if the bucket has moved.
+    let may_lock = !word.is_locked() && !word.leads_on(tag) && word.matches(tag).is_empty();
+    if !may_lock || !first.try_exchange(word, word.locked()) {
+        return None;
+    }
+    BUCKET.attempt().acquired();
+    Some(Locked { array, first, word })
 }
 
 /// Locks the bucket of a first segment. `None` if it has moved.
@@ -290,6 +312,18 @@ pub(crate) fn lock<'g, E, F: Form>(array: Array<'g, E, F>, first: Segment<'g, E,
 #[cfg(not(relativist_loom))]
 static SLEEPERS: Sleepers = Sleepers::new();
 
+/// Wakes the threads that wait for the lock of one of these buckets, which were marked as moved by
+/// plain stores.
+pub(crate) fn wake_all<'g, E: 'g, F: Form + 'g>(buckets: impl Iterator<Item = Segment<'g, E, F>>) {
+    // Makes the stores visible before this looks for sleeping threads.
+    // litmus: sleep
+    full_fence();
+    #[cfg(not(relativist_loom))]
+    if SLEEPERS.any() {
+        buckets.for_each(|first| SLEEPERS.wake(first.key()));
+    }
+}
+
 #[cfg(not(relativist_loom))]
 #[cold]
 fn wait<E, F: Form>(first: Segment<'_, E, F>, spins: &mut u32) {
@@ -309,6 +343,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
         // Also makes the exchange a full barrier.
         #[cfg(not(relativist_loom))]
         SLEEPERS.wake(self.first.key());
+        #[cfg(relativist_loom)]
+        relativist_core::sync::fence_after_exchange();
         self.array
     }
 
@@ -441,4 +477,48 @@ pub(crate) fn find_locked<'g, E, F: Form>(
         let found = unsafe { segment.find(word.matches(tag), expected, &mut is_it) };
         found.map(|(slot, entry)| Place { segment, slot, entry })
     })
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::form::{Inline, Relocatable};
+
+    struct Number(u64);
+
+    // SAFETY: the field does not change through a shared reference.
+    unsafe impl Relocatable for Number {}
+
+    struct Numbers;
+
+    impl Keys<Number> for Numbers {
+        fn hash(&self, entry: &Number) -> Hash {
+            Hash::new(entry.0)
+        }
+
+        fn same(&self, one: &Number, other: &Number) -> bool {
+            one.0 == other.0
+        }
+    }
+
+    /// B4: a thread that sleeps until a bucket is unlocked continues.
+    #[test]
+    fn sleepers_are_woken() {
+        let table: Arc<Table<Number, Inline>> = Arc::new(Table::new(0).unwrap());
+        let (sender, done) = mpsc::channel();
+        let section = table.enter();
+        let locked = section.lock(Hash::new(1));
+        let updater = Arc::clone(&table);
+        thread::spawn(move || {
+            updater.enter().insert(Hash::new(1), Number(1), &Numbers);
+            sender.send(()).unwrap();
+        });
+        assert!(done.recv_timeout(Duration::from_millis(200)).is_err(), "the bucket is locked");
+        locked.unlock();
+        done.recv_timeout(relativist_testing::patience()).expect("the bucket is unlocked");
+    }
 }

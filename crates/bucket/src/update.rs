@@ -23,12 +23,12 @@
 use std::ptr::NonNull;
 
 use relativist_core::sync::{Cell, fence_after_exchange, local};
-use relativist_rcu::clock;
+use relativist_rcu::{clock, without_reclaiming};
 
 use crate::array::{Array, Segment};
 use crate::form::{Form, Holds, Readers};
 use crate::resize::{Change, is_turn};
-use crate::table::{Keys, Locked, Place, Section, find_locked};
+use crate::table::{Keys, Locked, Place, Section, find_locked, lock_if_absent};
 use crate::word::{Hash, Word};
 
 local! {
@@ -43,9 +43,14 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
     /// Blocks while another thread changes the bucket.
     #[inline]
     pub fn insert<'g>(&'g self, hash: Hash, entry: E, keys: &impl Keys<E>) -> Option<&'g E> {
-        self.help(keys);
+        let array = self.array();
+        array.bucket(hash).prefetch_for_write();
+        self.help_in(array, keys);
         let new = F::new(entry);
-        let (mut locked, place) = self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other));
+        let (mut locked, place) = match lock_if_absent(array, hash) {
+            Some(locked) => (locked, None),
+            None => self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other)),
+        };
         let Some(old) = place else {
             locked.insert(hash, new);
             self.count(locked.unlock(), Change::Inserted);
@@ -343,12 +348,14 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
 ///
 /// No later reader can find it.
 unsafe fn retire_segment<E, F: Form>(segment: Segment<'_, E, F>, section: &Section<'_, E, F>) {
+    // A private domain may run destructors here, which may wait for the lock that this thread
+    // holds.
     // SAFETY: guaranteed by the caller. The lifetime ends when it is freed.
-    unsafe {
+    without_reclaiming(|| unsafe {
         section.table.domain.defer(section.guard(), segment.into_raw(), Segment::<E, F>::BYTES, |raw| {
             Segment::<E, F>::from_raw(raw).free();
         });
-    }
+    });
 }
 
 /// Shows an entry in a free slot of a later segment.

@@ -33,6 +33,12 @@ impl Hash {
         Self((product >> 64) as u64 ^ product as u64)
     }
 
+    /// Returns the hash with these bits, which models choose.
+    #[cfg(relativist_loom)]
+    pub const fn exactly(bits: u64) -> Self {
+        Self(bits)
+    }
+
     #[inline(always)]
     pub(crate) const fn get(self) -> u64 {
         self.0
@@ -63,17 +69,17 @@ impl Tag {
 pub(crate) struct Word(u64);
 
 impl Word {
-    /// The number of slots of a segment.
-    pub(crate) const SLOTS: usize = 7;
+    /// The number of slots of a segment. Models use fewer, so that later segments come early.
+    pub(crate) const SLOTS: usize = if cfg!(relativist_loom) { 3 } else { 7 };
     /// All slots are free.
     pub(crate) const EMPTY: Self = Self(0);
     /// The word of a bucket that has moved.
     pub(crate) const MOVED_AWAY: Self = Self(Self::MOVED | Self::FILTER);
 
-    const TAGS: u64 = (1 << 56) - 1;
-    /// The highest bit of each slot.
-    #[cfg(not(target_arch = "x86_64"))]
-    const LIVE: u64 = Self::TAGS / 0xff * Tag::LIVE as u64;
+    const TAGS: u64 = (1 << (8 * Self::SLOTS)) - 1;
+    /// The lowest and the highest bit of each slot.
+    const ONES: u64 = Self::TAGS / 0xff;
+    const HIGHEST: u64 = Self::ONES << 7;
     const LOCKED: u64 = 1 << 63;
     const MOVED: u64 = 1 << 62;
     const FILTER_SHIFT: u32 = 56;
@@ -107,10 +113,15 @@ impl Word {
         Self(self.0 | Self::LOCKED)
     }
 
-    /// Returns the live slots with this tag.
+    /// Returns the live slots with this tag. Above the first one there may be a slot with another
+    /// tag, which differs in the lowest bit.
     #[inline(always)]
     pub(crate) fn matches(self, tag: Tag) -> Slots {
-        self.slots_of(tag.0)
+        let differences = self.0 ^ (Self::ONES * tag.0 as u64);
+        // The usual trick to find a byte that is zero. A borrow may make a byte above it that is 1
+        // look like zero, too. Tags differ in that case, and all have the highest bit: so the slot
+        // is live.
+        Slots(differences.wrapping_sub(Self::ONES) & !differences & Self::HIGHEST)
     }
 
     /// Returns whether a lookup of this tag has to look further than at the slots.
@@ -128,15 +139,7 @@ impl Word {
     /// Returns the live slots.
     #[inline(always)]
     pub(crate) fn live(self) -> Slots {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: all processors of this architecture have these instructions.
-        let live = unsafe {
-            use std::arch::x86_64::{_mm_cvtsi64_si128, _mm_movemask_epi8};
-            _mm_movemask_epi8(_mm_cvtsi64_si128((self.0 & Self::TAGS) as i64)) as u64
-        };
-        #[cfg(not(target_arch = "x86_64"))]
-        let live = self.0 & Self::LIVE;
-        Slots(live)
+        Slots(self.0 & Self::HIGHEST)
     }
 
     /// Returns the tags, without the state of the bucket.
@@ -147,31 +150,9 @@ impl Word {
     /// Returns the free slots. Vacated ones do not count.
     #[inline(always)]
     pub(crate) fn free(self) -> Slots {
-        self.slots_of(0)
-    }
-
-    /// Compares all slots at once.
-    #[inline(always)]
-    #[cfg(target_arch = "x86_64")]
-    fn slots_of(self, byte: u8) -> Slots {
-        use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_cvtsi64_si128, _mm_movemask_epi8, _mm_set1_epi8};
-        // SAFETY: all processors of this architecture have these instructions.
-        let equal = unsafe {
-            let bytes = _mm_cvtsi64_si128(self.0 as i64);
-            _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8)))
-        };
-        Slots(equal as u64 & ((1 << Self::SLOTS) - 1))
-    }
-
-    /// Compares all slots at once.
-    #[inline(always)]
-    #[cfg(not(target_arch = "x86_64"))]
-    fn slots_of(self, byte: u8) -> Slots {
-        let ones = Self::TAGS / 0xff;
-        let differences = (self.0 & Self::TAGS) ^ (ones * u64::from(byte));
         // Exact: no carry leaves a byte.
-        let lower = Self::TAGS & !Self::LIVE;
-        Slots(!(((differences & lower) + lower) | differences) & Self::LIVE)
+        let lower = Self::TAGS & !Self::HIGHEST;
+        Slots(!(((self.0 & lower) + lower) | self.0) & Self::HIGHEST)
     }
 
     /// Returns the tag of a live slot.
@@ -225,14 +206,11 @@ impl Word {
     }
 }
 
-/// A set of slots, and an iterator over it.
+/// A set of slots, and an iterator over it. The highest bit of the slot's byte stands for the slot.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Slots(u64);
 
 impl Slots {
-    /// The number of bits for each slot.
-    const STRIDE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 8 };
-
     #[inline(always)]
     pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
@@ -247,7 +225,7 @@ impl Iterator for Slots {
         if self.0 == 0 {
             return None;
         }
-        let slot = self.0.trailing_zeros() / Self::STRIDE;
+        let slot = self.0.trailing_zeros() / 8;
         self.0 &= self.0 - 1;
         Some(slot as usize)
     }
@@ -277,7 +255,7 @@ mod tests {
                 let word = Word::EMPTY.with_tag(slot, tag(n)).locked();
                 assert_eq!(word.matches(tag(n)).collect::<Vec<_>>(), [slot]);
                 assert_eq!(word.live().collect::<Vec<_>>(), [slot]);
-                assert!(word.matches(tag(n ^ 1)).is_empty());
+                assert!(word.matches(tag(n ^ 1)).is_empty() && word.matches(tag(n ^ 64)).is_empty());
                 assert_eq!(word.free().next(), Some(usize::from(slot == 0)));
                 assert!(word.without_tag(slot) == Word::EMPTY.locked());
             }

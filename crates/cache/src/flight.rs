@@ -89,7 +89,7 @@ impl<V> Flight<V> {
     fn wake(&self) {
         let wakers = std::mem::take(&mut self.joined().wakers);
         // A waker is code of the executor: a panic must not prevent others from waking up.
-        wakers.into_values().for_each(|waker| contain(|| waker.wake()));
+        wakers.into_values().for_each(|waker| _ = contain(|| waker.wake()));
     }
 }
 

@@ -61,6 +61,13 @@ impl Sleepers {
         self.0.fetch_sub(1, Relaxed);
     }
 
+    /// Returns whether a thread may sleep. The caller has executed a full fence since it has
+    /// unlocked a bucket.
+    pub fn any(&self) -> bool {
+        // Relaxed: ordered by the fence, which pairs with the one in `sleep`.
+        self.0.load(Relaxed) != 0
+    }
+
     /// Called after the exchange that has unlocked the bucket at `key`, or one after that. Makes
     /// the exchange a full barrier, and wakes the threads that sleep at `key`.
     #[inline(always)]

@@ -1,37 +1,31 @@
-//! Sets the size, bounds, load factor, hasher, and the resizing policy.
+//! Sets the capacity and the hasher, and handles a lack of memory.
 //!
 //! `cargo run -p relativist --example builder`
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use relativist::{AllocError, FlatMap, HashMap};
+use rustc_hash::FxBuildHasher;
 
-use relativist::{BuildError, Builder, FlatMap, HashMap, Resizing};
+fn main() -> Result<(), AllocError> {
+    // This map has room for 1,000 entries before it grows, and hashes with a fast function.
+    let map = HashMap::<u64, u64>::builder().capacity(1_000).hasher(FxBuildHasher).try_build()?;
+    println!("room for {} entries", map.capacity());
+    assert!(map.capacity() >= 1_000);
 
-fn main() -> Result<(), BuildError> {
-    // This map grows and shrinks in the background, but never below room for 1,000 entries nor
-    // above room for a million. Its chains are longer than by default, which saves memory.
-    let bounded: HashMap<u64, u64> = Builder::new().floor(1_000).ceiling(1_000_000).load_factor(0.25..=2.0).build()?;
-    println!("room for 1,000 entries, at a load of up to 2: {} buckets", bounded.buckets());
-    assert_eq!(bounded.buckets(), 1024);
+    // No machine has that much memory: the map stays as it is.
+    map.pin().insert(1, 10);
+    let error = map.try_reserve(1 << 60).unwrap_err();
+    println!("refused: {error}");
+    assert_eq!(map.get_copied(&1), Some(10));
 
-    // This map is resized by hand: its size is the same in every run, and it needs no background
-    // thread.
-    let manual = HashMap::<u64, u64>::builder()
-        .resizing(Resizing::Manual)
-        .hasher(BuildHasherDefault::<DefaultHasher>::new())
-        .build::<u64, u64>()?;
-    (0..10_000).for_each(|n| _ = manual.pin().insert(n, n * n));
-    assert_eq!((manual.buckets(), manual.stats().longest_chain > 1000), (2, true));
-    manual.resize_to(1 << 14).map_err(BuildError::Alloc)?;
-    println!("{:?}", manual.stats());
-    assert!(manual.stats().longest_chain < 20);
+    // An alias is enough if only the hasher matters.
+    type FastMap<K, V> = FlatMap<K, V, FxBuildHasher>;
+    let squares: FastMap<u64, u64> = (0..1_000).map(|n| (n, n * n)).collect();
+    assert_eq!(squares.get_copied(&12), Some(144));
 
-    // The builder of a flat map has the same options.
-    let flat: FlatMap<u64, u64> = FlatMap::<u64, u64>::builder().capacity(1_000).build()?;
-    println!("a flat map with room for 1,000 entries: {} buckets", flat.buckets());
-    assert_eq!(flat.buckets(), 512);
-
-    // Contradictory bounds are an error.
-    let wrong = Builder::new().load_factor(0.5..=0.75).build::<u64, u64>();
-    println!("refused: {}", wrong.unwrap_err());
+    // `shrink_to_fit` gives memory back. It waits for readers, so this thread may hold no handle.
+    squares.pin().retain(|n, _| *n < 10);
+    squares.shrink_to_fit()?;
+    println!("room for {} entries", squares.capacity());
+    assert!(squares.capacity() < 100);
     Ok(())
 }

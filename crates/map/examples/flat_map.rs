@@ -1,4 +1,4 @@
-//! The flat map, whose entries are inside its buckets: sessions by number, and a type of one's own.
+//! The flat map, which stores entries in its buckets: sessions by number, and a type of one's own.
 //!
 //! `cargo run -p relativist --example flat_map`
 
@@ -26,7 +26,7 @@ fn main() {
                 let session = Session { user: n as u32 % 100, started: n, requests: Arc::default() };
                 sessions.pin().insert(n, session);
             };
-            // The map grows meanwhile, and each thread moves a few of its buckets.
+            // The map grows meanwhile, and the threads share the work.
             scope.spawn(move || (0..10_000).map(|n| n * 4 + thread).for_each(start));
         }
     });

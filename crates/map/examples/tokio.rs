@@ -1,9 +1,8 @@
 //! Use in async code: pin the map between two `.await`s, and keep clones or copies across them.
 //!
-//! Operations never wait for I/O or for readers, so they can be called from a task directly.
-//! Handles and guards can't be held across an `.await` of a task that tokio may move: the compiler
-//! checks that. Resizing by hand (`resize_to`, `reserve`, `shrink_to_fit`) does wait: leave it to
-//! the background thread, or to `spawn_blocking`.
+//! Operations on entries can be called from a task directly. Handles and guards can't be held across
+//! an `.await` of a task that tokio may move: the compiler checks that. `shrink_to_fit` waits for
+//! readers, so it belongs into `spawn_blocking`.
 //!
 //! `cargo run -p relativist --example tokio`
 
@@ -22,9 +21,8 @@ async fn fetch(url: &str) -> Arc<str> {
 }
 
 async fn page(pages: &Pages, url: &str) -> Arc<str> {
-    // An `Arc` leaves the read section, which ends with the statement.
-    let known = pages.pin().get(url).cloned();
-    if let Some(page) = known {
+    // An `Arc` leaves the read section, which ends with the call.
+    if let Some(page) = pages.get_cloned(url) {
         return page;
     }
     let fetched = fetch(url).await;
@@ -45,9 +43,8 @@ async fn serve() {
     println!("{} pages", pages.len());
     assert_eq!(pages.len(), 10);
 
-    let resized = Arc::clone(&pages);
-    spawn_blocking(move || resized.resize_to(64)).await.unwrap().expect("memory for 64 buckets");
-    assert_eq!(pages.buckets(), 64);
+    let shared = Arc::clone(&pages);
+    spawn_blocking(move || shared.shrink_to_fit()).await.unwrap().expect("memory for a smaller map");
 }
 
 fn main() {

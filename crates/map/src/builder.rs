@@ -7,13 +7,16 @@ use relativist_bucket::{AllocError, Boxed, Form};
 
 use crate::map::Map;
 
+/// The types of the map, of which the builder has no value.
+type Types<K, V, F> = fn() -> (K, V, F);
+
 /// Builds a map; see [`Map::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "call `build`"]
 pub struct Builder<K, V, S = RandomState, F: Form = Boxed> {
     capacity: usize,
     hasher: S,
-    _of: PhantomData<fn() -> (K, V, F)>,
+    _of: PhantomData<Types<K, V, F>>,
 }
 
 impl<K, V, F: Form> Builder<K, V, RandomState, F> {

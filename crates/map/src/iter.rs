@@ -107,10 +107,10 @@ impl<K, V, S, F: Form, P> fmt::Debug for ExtractIf<'_, K, V, S, F, P> {
     }
 }
 
+type All<K, V> = fn(&K, &V) -> bool;
+
 /// An iterator that removes all entries; see [`Pinned::drain`].
-pub struct Drain<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>>(
-    pub(crate) ExtractIf<'p, K, V, S, F, fn(&K, &V) -> bool>,
-);
+pub struct Drain<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>>(pub(crate) ExtractIf<'p, K, V, S, F, All<K, V>>);
 
 impl<'p, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Iterator for Drain<'p, K, V, S, F> {
     type Item = (&'p K, &'p V);

@@ -16,6 +16,9 @@ use crate::iter::{Drain, ExtractIf, Iter, Keys, Values};
 use crate::map::{BATCH, Map};
 use crate::results::{Change, CompareExchangeError, OccupiedError};
 
+/// The new entry, or the one that has its key, and the new one.
+type PutNew<'p, K, V> = Result<&'p Entry<K, V>, (&'p Entry<K, V>, Entry<K, V>)>;
+
 /// A map together with a read section. It has all operations on entries. Returned by [`Map::pin`]
 /// and [`Map::pin_with`].
 ///
@@ -229,7 +232,7 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     }
 
     #[inline(always)]
-    fn put_new(&self, hash: Mixed, key: K, value: V) -> Result<&Entry<K, V>, (&Entry<K, V>, Entry<K, V>)> {
+    fn put_new(&self, hash: Mixed, key: K, value: V) -> PutNew<'_, K, V> {
         self.section.try_insert(hash, Entry { key, value }, &self.map.hashing)
     }
 

@@ -20,7 +20,6 @@ use relativist_papers::tables::Table;
 use relativist_papers::tables::ddds::Ddds;
 use relativist_papers::tables::dual_chain::DualChain;
 use relativist_papers::tables::fixed::Fixed;
-use relativist_papers::tables::flat::Flat;
 use relativist_papers::tables::in_place::InPlace;
 use relativist_papers::tables::key_move::KeyMove;
 use relativist_papers::tables::mutex::Mutexed;
@@ -122,7 +121,6 @@ fn child() {
             unsafe { table.memory().cast::<u8>().cast_mut().write_volatile(0) };
         }),
         Ok("sorted") => look_up::<Sorted<FixedState>>(),
-        Ok("flat") => look_up::<Flat<FixedState>>(),
         Ok("split-ordered") => look_up::<SplitOrdered<FixedState>>(),
         Ok("dual-chain") => look_up::<DualChain<FixedState>>(),
         Ok("ddds") => look_up::<Ddds<FixedState>>(),
@@ -143,7 +141,7 @@ fn run(table: &str) -> ExitStatus {
 
 #[test]
 fn lookups_under_rcu_write_nothing_that_is_shared() {
-    for table in ["unzip", "in-place", "sorted", "flat", "split-ordered", "dual-chain", "ddds", "fixed", "key-move"] {
+    for table in ["unzip", "in-place", "sorted", "split-ordered", "dual-chain", "ddds", "fixed", "key-move"] {
         let status = run(table);
         assert!(status.success(), "{table}: {status}");
     }

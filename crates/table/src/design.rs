@@ -120,8 +120,9 @@
 //!   the new array. Chains are cut after one grace period, which several growths may share. So no
 //!   reader, however long it stays, delays the automatic growth of any map. Nor does a background
 //!   worker that is busy or blocked: insertions grow a table that has become four times too small,
-//!   each by a bounded number of heads, and wait for no lock meanwhile. A replaced array is freed after a grace period. (A resize by hand begins and returns with all chains cut. While it
-//!   waits for readers, the automatic growth of the same table waits, too.)
+//!   each by a bounded number of heads, and wait for no lock meanwhile. A replaced array is freed
+//!   after a grace period. (A resize by hand begins and returns with all chains cut. While it waits
+//!   for readers, the automatic growth of the same table waits, too.)
 //! * **T6** If the new array cannot be allocated, the table keeps the old one.
 //! * **T7** Iteration sees an entry that is in the table throughout exactly once. It sees no entry
 //!   twice that was not removed and inserted again. The same holds for the calls of one scan, taken

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 use relativist_rcu::{Guard, defer_raw};
 
-use relativist_core::recycle;
 use crate::{Hash, Link};
+use relativist_core::recycle;
 
 /// A link, a key and a value, in one allocation. Maps are tables of nodes.
 #[repr(C)]

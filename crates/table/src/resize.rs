@@ -542,8 +542,12 @@ fn join<L: AnyLink>(step: &Step<'_>, scale: Scale) {
 
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
+    use relativist_testing::wait_until;
+
     use super::*;
-    use crate::Link;
+    use crate::policy::Resizing;
+    use crate::worker::Resize;
+    use crate::{Link, Table};
 
     /// T11: in a map with a private domain, the resizer does not read links of a chain that it has
     /// not locked, because they may be freed meanwhile. (Reading this one ends the process.)
@@ -587,19 +591,44 @@ mod tests {
             arrays.into_iter().for_each(|array| unsafe { array.free() });
         }
     }
+
+    unsafe fn dispose(link: NonNull<Link>) {
+        // SAFETY: all links of these tables are boxed.
+        drop(unsafe { Box::from_raw(link.as_ptr()) });
+    }
+
+    /// The worker, a resize by hand and a mutable borrow do not replace an array while the heads of
+    /// a finer one are filled from it.
+    #[test]
+    fn whoever_resizes_next_finishes_what_insertions_have_begun() {
+        let whoever: [fn(&mut Table); 3] = [
+            |table| _ = table.inner().advance_resize(),
+            |table| table.resize_to(256).expect("memory for some buckets"),
+            |table| drop(table.exclusive()),
+        ];
+        for resize in whoever {
+            let mut table = Table::new(256, Resizing::Manual, dispose).expect("memory for some buckets");
+            let mut resizer = table.inner().lock_resizer();
+            table.inner().begin_growth(9, &mut resizer).expect("memory for some buckets");
+            table.inner().continue_growth(1, &Head::try_lock_now, &mut resizer);
+            assert!(resizer.is_growing());
+            drop(resizer);
+            resize(&mut table);
+            assert!(!table.inner().lock_resizer().is_growing());
+        }
+    }
+
+    /// T5: an insertion does not wait for a resize, which may wait for readers.
+    #[test]
+    fn insertions_do_not_wait_for_a_resize() {
+        let table = Table::new(2, Resizing::Automatic, dispose).expect("memory for two buckets");
+        let _resizer = table.inner().lock_resizer();
+        table.inner().grow_a_bit(1);
+    }
+
     /// Links that are inserted while `shrink_to_fit` waits for readers count.
     #[test]
     fn shrinking_to_fit_counts_when_it_has_waited() {
-        use relativist_rcu::read;
-        use relativist_testing::wait_until;
-
-        use crate::policy::Resizing;
-        use crate::{Hash, Table};
-
-        unsafe fn dispose(link: NonNull<Link>) {
-            // SAFETY: all links of this table are boxed.
-            drop(unsafe { Box::from_raw(link.as_ptr()) });
-        }
         let table = Table::new(2, Resizing::Manual, dispose).expect("memory for two buckets");
         let insert = |n| {
             let link = NonNull::from(Box::leak(Box::new(Link::new(Hash::new(n)))));

@@ -160,3 +160,50 @@ pub(super) fn free_later(array: DetachedArray) {
     // SAFETY: readers that enter from now on cannot find the array, and it is freed once.
     unsafe { defer_raw(raw, array.bytes(), |raw| Array::from_raw(raw).free()) };
 }
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+
+    use crate::policy::Resizing;
+    use crate::{Link, Table};
+
+    thread_local! {
+        /// Bytes that this thread has allocated, minus those that it has freed.
+        static ALLOCATED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    struct Counting;
+
+    // SAFETY: forwards to the system's allocator.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATED.set(ALLOCATED.get().wrapping_add(layout.size()));
+            // SAFETY: guaranteed by the caller.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            ALLOCATED.set(ALLOCATED.get().wrapping_sub(layout.size()));
+            // SAFETY: guaranteed by the caller.
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+
+    #[test]
+    fn a_dropped_table_frees_the_array_to_which_it_grows() {
+        let drop_while_growing = || {
+            let table = Table::<Link>::new(2, Resizing::Manual, |_| ()).expect("memory for two buckets");
+            table.inner().begin_growth(2, &mut table.inner().lock_resizer()).expect("memory for four buckets");
+        };
+        // What is allocated once in a process does not count.
+        drop_while_growing();
+        let allocated = ALLOCATED.get();
+        drop_while_growing();
+        assert_eq!(ALLOCATED.get(), allocated);
+    }
+}

@@ -1,5 +1,5 @@
-//! Insertions grow a table while the worker is blocked. In a process of its own, because there is one
-//! worker per process.
+//! Insertions grow a table while the worker is blocked. In a process of its own, because there is
+//! one worker per process.
 #![cfg(not(relativist_loom))]
 
 use std::ptr::NonNull;

@@ -79,6 +79,17 @@ impl Measured {
     pub fn single(value: f64) -> Self {
         Self { threads: vec![value], cpu_share: None }
     }
+
+    /// Returns the sum of two measurements, one after the other.
+    pub fn plus(self, other: &Self) -> Self {
+        let threads = self.threads.iter().zip(&other.threads).map(|(one, other)| one + other).collect();
+        Self { threads, ..self }
+    }
+
+    /// Returns the mean over the threads.
+    pub fn value(&self) -> f64 {
+        self.threads.iter().sum::<f64>() / self.threads.len() as f64
+    }
 }
 
 /// Measures the candidates called `names` for `rounds` rounds, in nanoseconds.
@@ -109,8 +120,8 @@ pub fn compare_several<S, M: IntoIterator<Item = Measured>>(
     for round in 0..rounds as usize {
         for (position, candidate) in order(round, names.len()).enumerate() {
             bar.set_message(names[candidate]);
-            for (samples, Measured { threads, cpu_share }) in samples.iter_mut().zip(measure(candidate, round)?) {
-                let value = threads.iter().sum::<f64>() / threads.len() as f64;
+            for (samples, measured) in samples.iter_mut().zip(measure(candidate, round)?) {
+                let (value, Measured { threads, cpu_share }) = (measured.value(), measured);
                 samples[candidate].push(Sample { round, position, value, threads, cpu_share });
             }
             bar.inc(1);

@@ -52,6 +52,7 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug)]
 pub struct WorkerResult {
     pub operations: u64,
+    pub began: Instant,
     /// The time that the operations took.
     pub elapsed: Duration,
     /// The part of that time that the thread spent on a CPU, if the system reports it.
@@ -80,6 +81,13 @@ impl WorkerResult {
     pub fn cpu_share(&self) -> Option<f64> {
         self.on_cpu.map(|on_cpu| on_cpu.as_secs_f64() / self.elapsed.as_secs_f64())
     }
+}
+
+/// Returns the time from the first beginning to the last end.
+pub fn span(results: &[WorkerResult]) -> Duration {
+    let began = results.iter().map(|result| result.began).min();
+    let ended = results.iter().map(|result| result.began + result.elapsed).max();
+    began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began)
 }
 
 /// Returns the smallest CPU share of the threads, if the system reports it.
@@ -206,7 +214,7 @@ impl Clocks {
     fn result(self, operations: u64) -> WorkerResult {
         let (elapsed, now) = (self.began.elapsed(), thread_time());
         let on_cpu = now.zip(self.on_cpu).map(|(now, before)| now.saturating_sub(before));
-        WorkerResult { operations, elapsed, on_cpu }
+        WorkerResult { operations, began: self.began, elapsed, on_cpu }
     }
 }
 
@@ -234,12 +242,13 @@ mod tests {
     fn a_race_is_run_once_by_each() {
         let results = run_to_completion(&Cpus::allowed(), 3, |index| index as u64 + 1);
         assert_eq!(results.iter().map(|result| result.operations).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(results.iter().all(|result| result.elapsed <= span(&results)));
     }
 
     #[test]
     fn rates_and_times_are_inverse() {
         let elapsed = Duration::from_micros(1);
-        let result = WorkerResult { operations: 500, elapsed, on_cpu: Some(elapsed / 4) };
+        let result = WorkerResult { operations: 500, began: Instant::now(), elapsed, on_cpu: Some(elapsed / 4) };
         assert_eq!((result.nanoseconds(Clock::Wall), result.nanoseconds(Clock::Cpu)), (2.0, 0.5));
         assert_eq!(result.cpu_share(), Some(0.25));
         assert!((result.per_second(Clock::Wall) - 5e8).abs() < 1.0);

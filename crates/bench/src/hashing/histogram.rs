@@ -22,24 +22,6 @@ pub struct Histogram {
     pub entries: u64,
 }
 
-/// Makes the histogram of a map from its [`stats`](relativist::HashMap::stats):
-///
-/// ```
-/// use relativist_bench::hashing::histogram::Histogram;
-///
-/// let map: relativist::HashMap<u64, ()> = (0..10_000).map(|n| (n * n, ())).collect();
-/// let histogram = Histogram::from(&map.stats());
-/// println!("{histogram}"); // as the paper prints it
-/// assert_eq!(histogram.entries, 10_000);
-/// // The map's default hasher is as good as a random function.
-/// assert!(histogram.fit().is_some_and(|fit| fit.p_value > 1e-9));
-/// ```
-impl From<&relativist::Stats> for Histogram {
-    fn from(stats: &relativist::Stats) -> Self {
-        Self::from_sizes(stats.chain_lengths.iter().map(|buckets| *buckets as u64).collect())
-    }
-}
-
 /// The result of Pearson's chi-square test against the Poisson distribution: how far a histogram is
 /// from that of a random function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -83,7 +83,11 @@ fn count_batch(indices: &mut Indices, mut is_wrong: impl FnMut(u64) -> bool) -> 
 pub trait Candidate: Lookups {
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>>;
 
+    /// Inserts entries that are absent.
     fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64;
+
+    /// Looks up a batch of keys that are present, each of which depends on the value found before.
+    fn dependent(&self, indices: &mut Indices) -> u64;
 
     /// Inserts entries that are absent, and records the latency of each insertion.
     fn fill_timed(&self, indices: Range<u64>, latencies: &mut Latencies) -> u64;
@@ -96,11 +100,18 @@ pub trait Candidate: Lookups {
     /// Iterates over all entries. Returns their number, and the sum of their indices.
     fn iterate(&self) -> (u64, u64);
 
-    /// Does a batch of operations on keys that all threads share.
+    /// Does a batch of operations on keys that all threads share. Insertions change nothing if the
+    /// key is present.
     fn batch(&self, draws: &mut Draws<'_>) -> u64;
 
-    /// Waits until the table's background work is done.
+    /// Like `batch`, but insertions replace the value if the key is present.
+    fn batch_replacing(&self, draws: &mut Draws<'_>) -> u64;
+
+    /// See [`Table::settle`].
     fn settle(&self);
+
+    /// See [`Table::resize`].
+    fn resize(&self) -> bool;
 }
 
 impl<T: Table> Candidate for T {
@@ -111,7 +122,19 @@ impl<T: Table> Candidate for T {
     #[inline(never)]
     fn fill(&self, indices: &mut dyn Iterator<Item = u64>) -> u64 {
         let mut session = self.session();
-        indices.map(|index| u64::from(!insert::<T>(&mut session, index))).sum()
+        indices.map(|index| u64::from(!try_insert::<T>(&mut session, index))).sum()
+    }
+
+    #[inline(never)]
+    fn dependent(&self, indices: &mut Indices) -> u64 {
+        let mut session = self.session();
+        // What the last value differs by from the right one: zero, which only the lookup can tell.
+        let mut error = 0;
+        count_batch(indices, |index| {
+            let found = T::Key::with(index ^ error, |key| T::get(&mut session, key));
+            error = found.map_or(1, |value| value ^ index);
+            error != 0
+        })
     }
 
     #[inline(never)]
@@ -119,7 +142,7 @@ impl<T: Table> Candidate for T {
         let mut session = self.session();
         let mut wrong = 0;
         for index in indices {
-            latencies.time(|| wrong += u64::from(!insert::<T>(&mut session, index)));
+            latencies.time(|| wrong += u64::from(!try_insert::<T>(&mut session, index)));
         }
         wrong
     }
@@ -146,33 +169,51 @@ impl<T: Table> Candidate for T {
 
     #[inline(never)]
     fn batch(&self, draws: &mut Draws<'_>) -> u64 {
-        let mut session = self.session();
-        let mut stream = *draws;
-        let mut wrong = 0;
-        for _ in 0..BATCH {
-            match stream.draw() {
-                (Operation::Get, index) => {
-                    let found = T::Key::with(index, |key| T::get(&mut session, key));
-                    wrong += u64::from(found.is_some_and(|value| value != index));
-                }
-                (Operation::Insert, index) => {
-                    black_box(T::try_insert(&mut session, T::Key::of(index), index));
-                }
-                (Operation::Remove, index) => {
-                    black_box(T::Key::with(index, |key| T::remove(&mut session, key)));
-                }
-            }
-        }
-        *draws = stream;
-        wrong
+        batch(self, draws, T::try_insert)
+    }
+
+    #[inline(never)]
+    fn batch_replacing(&self, draws: &mut Draws<'_>) -> u64 {
+        batch(self, draws, T::insert)
     }
 
     fn settle(&self) {
         Table::settle(self);
     }
+
+    fn resize(&self) -> bool {
+        Table::resize(self)
+    }
 }
 
 #[inline(always)]
-fn insert<'t, T: Table + 't>(session: &mut T::Session<'t>, index: u64) -> bool {
-    T::insert(session, T::Key::of(index), index)
+fn try_insert<'t, T: Table + 't>(session: &mut T::Session<'t>, index: u64) -> bool {
+    T::try_insert(session, T::Key::of(index), index)
+}
+
+#[inline(always)]
+fn batch<'t, T: Table>(
+    table: &'t T,
+    draws: &mut Draws<'_>,
+    insert: impl Fn(&mut T::Session<'t>, T::Key, u64) -> bool,
+) -> u64 {
+    let mut session = table.session();
+    let mut stream = *draws;
+    let mut wrong = 0;
+    for _ in 0..BATCH {
+        match stream.draw() {
+            (Operation::Get, index) => {
+                let found = T::Key::with(index, |key| T::get(&mut session, key));
+                wrong += u64::from(found.is_some_and(|value| value != index));
+            }
+            (Operation::Insert, index) => {
+                black_box(insert(&mut session, T::Key::of(index), index));
+            }
+            (Operation::Remove, index) => {
+                black_box(T::Key::with(index, |key| T::remove(&mut session, key)));
+            }
+        }
+    }
+    *draws = stream;
+    wrong
 }

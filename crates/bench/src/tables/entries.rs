@@ -5,9 +5,8 @@ use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use relativist::flat::Relocatable;
-
 use clap::ValueEnum;
+use relativist::Relocatable;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::keys::scramble;

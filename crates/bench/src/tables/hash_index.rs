@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use scc::Guard;
-use scc::hash_index::HashIndex;
+use scc::hash_index::{Entry, HashIndex};
 
 use super::{Handle, Lookup, Table, View};
 use crate::harness::hashers::Foldhash;
@@ -32,6 +32,20 @@ impl<K: Key> Lookup for SccIndex<K> {
 impl<K: Key> Table for SccIndex<K> {
     fn with_capacity(capacity: usize) -> Self {
         Self(HashIndex::with_capacity_and_hasher(capacity, Foldhash::default()))
+    }
+
+    #[inline(always)]
+    fn insert(index: &mut Self::Session<'_>, key: K, value: u64) -> bool {
+        match index.entry_sync(key) {
+            Entry::Occupied(mut entry) => {
+                entry.update(value);
+                false
+            }
+            Entry::Vacant(entry) => {
+                entry.insert_entry(value);
+                true
+            }
+        }
     }
 
     #[inline(always)]

@@ -11,14 +11,13 @@
 pub mod candidate;
 pub mod dashmap;
 pub mod entries;
-pub mod flat;
 #[cfg(feature = "cc")]
 pub mod foreign;
 pub mod hash_index;
 pub mod hashbrown;
+pub mod locked;
 pub mod papaya;
 pub mod relativist;
-pub mod rwlock;
 pub mod scc;
 
 use std::sync::Arc;
@@ -52,11 +51,8 @@ pub trait Table: Lookup + Sized {
     /// Makes an empty table, with room for `capacity` entries if its constructor supports that.
     fn with_capacity(capacity: usize) -> Self;
 
-    /// Inserts a key that should be absent, by the library's cheapest method. Returns false if it
-    /// was present.
-    fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: u64) -> bool {
-        Self::try_insert(session, key, value)
-    }
+    /// Inserts a key, or replaces its value. Returns false if it was present.
+    fn insert(session: &mut Self::Session<'_>, key: Self::Key, value: u64) -> bool;
 
     /// Inserts a key if it is absent. Returns false, and changes nothing, if it was present.
     fn try_insert(session: &mut Self::Session<'_>, key: Self::Key, value: u64) -> bool;
@@ -70,8 +66,14 @@ pub trait Table: Lookup + Sized {
     /// Calls `visit` with all values.
     fn for_each(session: &mut Self::Session<'_>, visit: impl FnMut(u64));
 
-    /// Waits until the table's background work is done, if that can be observed.
+    /// Waits until what was removed from all tables of this kind is freed, if the library can.
     fn settle(&self) {}
+
+    /// Resizes the table to room for twice its entries, and back. Returns false if it has no methods
+    /// for that.
+    fn resize(&self) -> bool {
+        false
+    }
 
     /// Returns the ways to look up keys. Each is a separate candidate in workloads of lookups only.
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
@@ -87,11 +89,11 @@ pub struct Handle<T>(pub Arc<T>);
 /// `pin()`, and [`Lookup`] for a [`Handle`] that keeps one. The items at the end go into the
 /// implementation of [`Table`].
 macro_rules! pinned_map {
-    ($adapter:ident, $name:literal, $handle:literal, $session:ty; $($more:item)*) => {
-        impl<K: Key> Lookup for $adapter<K> {
+    ([$($generics:tt)*] $adapter:ty = $map:ty, $name:expr, $handle:expr, $session:ty; $($more:item)*) => {
+        impl<$($generics)*> Lookup for $adapter {
             const NAME: &'static str = $name;
             type Key = K;
-                    type Session<'t> = &'t HashMap<K, u64, Foldhash>;
+            type Session<'t> = &'t $map;
 
             fn session(&self) -> Self::Session<'_> {
                 &self.0
@@ -103,9 +105,9 @@ macro_rules! pinned_map {
             }
         }
 
-        impl<K: Key> Table for $adapter<K> {
+        impl<$($generics)*> Table for $adapter {
             fn with_capacity(capacity: usize) -> Self {
-                Self(HashMap::with_capacity_and_hasher(capacity, Foldhash::default()))
+                Self(<$map>::with_capacity_and_hasher(capacity, Foldhash::default()))
             }
 
             #[inline(always)]
@@ -135,10 +137,10 @@ macro_rules! pinned_map {
             $($more)*
         }
 
-        impl<K: Key> Lookup for Handle<$adapter<K>> {
+        impl<$($generics)*> Lookup for Handle<$adapter> {
             const NAME: &'static str = $handle;
             type Key = K;
-                    type Session<'t> = $session;
+            type Session<'t> = $session;
 
             fn session(&self) -> Self::Session<'_> {
                 self.0.0.pin()

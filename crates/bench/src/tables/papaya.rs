@@ -14,7 +14,8 @@ use crate::tables::entries::Key;
 pub struct Papaya<K: Key>(HashMap<K, u64, Foldhash>);
 
 pinned_map! {
-    Papaya, "papaya", "papaya, handle", HashMapRef<'t, K, u64, Foldhash, LocalGuard<'t>>;
+    [K: Key] Papaya<K> = HashMap<K, u64, Foldhash>,
+    "papaya", "papaya, handle", HashMapRef<'t, K, u64, Foldhash, LocalGuard<'t>>;
 
     fn lookups(self: Arc<Self>) -> Vec<Arc<dyn Lookups>> {
         vec![Arc::clone(&self) as _, Arc::new(Handle(self))]

@@ -30,6 +30,11 @@ impl<K: Key> Table for SccMap<K> {
     }
 
     #[inline(always)]
+    fn insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
+        map.upsert_sync(key, value).is_none()
+    }
+
+    #[inline(always)]
     fn try_insert(map: &mut Self::Session<'_>, key: K, value: u64) -> bool {
         map.insert_sync(key, value).is_ok()
     }

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use relativist_bucket::{Boxed, Holds, Inline, Private, Table};
+use relativist_bucket::{Boxed, Hash, Holds, Inline, Keys, Private, Relocatable, Table};
+use relativist_testing::{ROUNDS, assert_meet};
 
 use crate::scene::{Chosen, Entry, Random};
 
@@ -163,4 +164,33 @@ fn clears() {
     clearing::<Boxed>();
     clearing::<Inline>();
     clearing::<Private>();
+}
+
+/// B3: two threads each replace an entry, and then look for what the other one has written. At
+/// least one finds it. Nothing between the two is a barrier: the entry needs no drop, and is not
+/// counted.
+#[test]
+fn two_threads_that_replace_and_look_find_each_other() {
+    #[derive(Clone, Copy)]
+    struct Pair(u64, bool);
+    // SAFETY: no field changes through a shared reference.
+    unsafe impl Relocatable for Pair {}
+    struct Plain;
+    impl Keys<Pair> for Plain {
+        fn hash(&self, pair: &Pair) -> Hash {
+            Hash::new(pair.0)
+        }
+        fn same(&self, one: &Pair, other: &Pair) -> bool {
+            one.0 == other.0
+        }
+    }
+    let table: Table<Pair, Inline> = Table::new(8 * ROUNDS as usize).unwrap();
+    for key in 0..2 * ROUNDS {
+        table.enter().insert(Hash::new(key), Pair(key, false), &Plain);
+    }
+    assert_meet(|own, other| {
+        let section = table.enter();
+        section.insert(Hash::new(own), Pair(own, true), &Plain).expect("it is there");
+        section.find(Hash::new(other), |pair| pair.0 == other).expect("it is there").1
+    });
 }

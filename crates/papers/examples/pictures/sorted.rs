@@ -4,8 +4,7 @@
 use std::ptr::NonNull;
 use std::thread;
 
-use relativist::{Guard, Resizing, read};
-use relativist_table::{Hash, Link, Table};
+use relativist_table::{Guard, Hash, Link, Resizing, Table, read};
 
 use crate::film::{Chains, Film, Plan};
 

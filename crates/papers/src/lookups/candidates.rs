@@ -3,7 +3,6 @@
 use crate::tables::ddds::Ddds;
 use crate::tables::dual_chain::DualChain;
 use crate::tables::fixed::Fixed;
-use crate::tables::flat::Flat;
 #[cfg(target_os = "linux")]
 use crate::tables::in_place::InPlace;
 use crate::tables::mutex::Mutexed;
@@ -24,10 +23,8 @@ use relativist_bench::harness::options::{HashFunction, spell};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// relativist: sorted chains (ATC 2011, section 4.3)
+    /// relativist-table: sorted chains (ATC 2011, section 4.3)
     Relativist,
-    /// relativist::FlatMap: entries in the buckets, three in each
-    Flat,
     /// RP: the algorithm of the paper, as printed (section 4)
     Unzip,
     /// RP, resized in place (section 4.2)
@@ -89,7 +86,6 @@ impl Name {
     fn make_with<H: TableHasher>(self, buckets: usize) -> Box<dyn Subject> {
         match self {
             Self::Relativist => Resizable::<Sorted<H>>::boxed(buckets),
-            Self::Flat => Resizable::<Flat<H>>::boxed(buckets),
             Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
             #[cfg(target_os = "linux")]
             Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),

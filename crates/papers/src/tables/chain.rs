@@ -13,7 +13,7 @@ use crate::tables::rcu::Rcu;
 /// A pointer to a node: a bucket's head, or the link of the previous node.
 pub(crate) type Link = AtomicPtr<Node>;
 
-/// An entry. 32 bytes, laid out like the node of `relativist::HashMap` with such keys and values.
+/// An entry. 32 bytes, laid out like a [`relativist_table::node::Node`] with such keys and values.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Node {

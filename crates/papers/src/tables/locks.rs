@@ -88,6 +88,5 @@ mod tests {
         use_table::<crate::tables::striped::Striped<Hasher>>(["stripe", "table_resizer"]);
         use_table::<crate::tables::unzip::Unzip<Hasher>>(["table_bucket", "table_resizer"]);
         use_table::<crate::tables::sorted::Sorted<Hasher>>(["map_bucket", "map_resizer"]);
-        use_table::<crate::tables::flat::Flat<Hasher>>(["flat_bucket", "flat_bucket"]);
     }
 }

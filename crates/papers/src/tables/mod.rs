@@ -8,8 +8,7 @@
 //! |---|---|---|---|
 //! | [`unzip`] | the paper's (section 4) | wait-free | concatenation; a wait for readers per unzipping pass |
 //! | [`in_place`] | the same in one place (4.2) | wait-free | as in `unzip`, with one or two waits more |
-//! | [`sorted`] | this project's own (4.3) | wait-free | one wait |
-//! | [`flat`] | this project's with entries in the buckets | wait-free | no wait, and one for shrinking |
+//! | [`sorted`] | this project's own, of `relativist-table` (4.3) | wait-free | one wait |
 //! | [`split_ordered`] | Shalev and Shavit's list under RCU | wait-free | no wait, and one for shrinking |
 //! | [`dual_chain`] | Xu's two sets of links | wait-free | one wait |
 //! | [`ddds`] | Piggin's (section 5) | retry during a resize | node by node; two waits |
@@ -53,7 +52,6 @@ mod chain;
 pub mod ddds;
 pub mod dual_chain;
 pub mod fixed;
-pub mod flat;
 #[cfg(target_os = "linux")]
 pub mod in_place;
 pub mod key_move;

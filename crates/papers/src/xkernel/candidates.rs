@@ -4,8 +4,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::ops::ControlFlow;
 
+use crate::tables::sorted::Sorted;
 use crate::tables::xkernel::{Build, Const, Map, New, Old};
 use anyhow::{Result, ensure};
+use relativist_rcu::read;
 
 use super::Setting;
 use super::quantity::{KEYS, Quantity};
@@ -220,34 +222,32 @@ impl Hasher for MaskedHasher {
     }
 }
 
-struct Relativist<const SIZE: usize>(relativist::HashMap<[u8; SIZE], u64, Masked>);
+/// The library's chained table.
+type Relativist<const SIZE: usize> = Sorted<Masked, [u8; SIZE]>;
 
 impl<const SIZE: usize> Candidate<SIZE> for Relativist<SIZE> {
     fn with_buckets(buckets: usize, colliding: bool) -> Self {
-        // The map allocates two buckets per entry of capacity, and never shrinks below that.
-        let builder = relativist::HashMap::<[u8; SIZE], u64>::builder().capacity(buckets / 2);
-        let map = builder.hasher(Masked::new(colliding)).build().expect("memory for a few buckets");
-        Self(map)
+        Self::with_hasher(buckets, Masked::new(colliding))
     }
 
     #[inline(always)]
     fn insert(&mut self, key: &[u8; SIZE], value: u64) -> bool {
-        self.0.pin().insert(*key, value).is_none()
+        Self::insert(self, *key, value)
     }
 
     #[inline(always)]
     fn remove(&mut self, key: &[u8; SIZE]) -> Option<u64> {
-        self.0.pin().remove(key).copied()
+        Self::remove(self, key)
     }
 
     #[inline(never)]
     fn look_up(&self, keys: &[[u8; SIZE]], times: u64) -> u64 {
-        look_up(keys, times, |key| self.0.pin().get(key).copied())
+        look_up(keys, times, |key| self.get(key))
     }
 
     #[inline(never)]
     fn sum(&mut self) -> u64 {
-        self.0.pin().values().sum()
+        self.values(&read()).sum()
     }
 }
 

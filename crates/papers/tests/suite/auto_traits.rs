@@ -5,7 +5,6 @@ use foldhash::fast::FixedState;
 use relativist_papers::tables::ddds::Ddds;
 use relativist_papers::tables::dual_chain::DualChain;
 use relativist_papers::tables::fixed::Fixed;
-use relativist_papers::tables::flat::Flat;
 use relativist_papers::tables::key_move::KeyMove;
 use relativist_papers::tables::sorted::Sorted;
 use relativist_papers::tables::split_ordered::SplitOrdered;
@@ -18,7 +17,6 @@ use relativist_testing::auto_traits;
 auto_traits! {
     Unzip<FixedState> => + + + -,
     Sorted<FixedState> => + + + -,
-    Flat<FixedState> => + + + -,
     SplitOrdered<FixedState> => + + + -,
     DualChain<FixedState> => + + + -,
     Ddds<FixedState> => + + + -,

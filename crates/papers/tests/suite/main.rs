@@ -60,7 +60,6 @@ resizable!(unzip, relativist_papers::tables::unzip::Unzip<FixedState>);
 #[cfg(target_os = "linux")]
 resizable!(in_place, relativist_papers::tables::in_place::InPlace<FixedState>);
 resizable!(sorted, relativist_papers::tables::sorted::Sorted<FixedState>);
-resizable!(flat, relativist_papers::tables::flat::Flat<FixedState>);
 resizable!(split_ordered, relativist_papers::tables::split_ordered::SplitOrdered<FixedState>);
 resizable!(dual_chain, relativist_papers::tables::dual_chain::DualChain<FixedState>);
 resizable!(ddds, relativist_papers::tables::ddds::Ddds<FixedState>);

@@ -69,7 +69,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-core",
         folder: "core",
-        layers: &["eviction hint memory prefetch sync unwind", "counter reentrancy sleepers"],
+        layers: &["eviction hint memory prefetch sync unwind", "counter recycle reentrancy sleepers"],
         forbidden: &[ATOMICS],
         ..CRATE
     },
@@ -90,7 +90,7 @@ pub const CRATES: &[Crate] = &[
         folder: "table",
         uses: &["relativist-core", "relativist-rcu"],
         layers: &[
-            "design hash policy recycle stats worker",
+            "design hash policy stats worker",
             "head link",
             "array node",
             "contents resizer",
@@ -104,17 +104,29 @@ pub const CRATES: &[Crate] = &[
         forbidden: &[ATOMICS],
         ..CRATE
     },
+    Crate {
+        name: "relativist-bucket",
+        folder: "bucket",
+        uses: &["relativist-core", "relativist-rcu"],
+        layers: &["design word", "form", "array", "table", "resize", "contents iter update"],
+        forbidden: &[ATOMICS],
+        ..CRATE
+    },
     Crate { name: "relativist-derive", folder: "derive", tests_use: &["relativist"], ..CRATE },
+    Crate {
+        name: "relativist-bucket",
+        folder: "bucket",
+        uses: &["relativist-core", "relativist-rcu"],
+        tests_use: &["relativist"],
+        layers: &["design relocate word", "form", "array", "table", "contents iter resize", "update"],
+        forbidden: &[ATOMICS],
+        ..CRATE
+    },
     Crate {
         name: "relativist",
         folder: "map",
-        uses: &["relativist-core", "relativist-rcu", "relativist-table", "relativist-derive"],
-        layers: &[
-            "design results",
-            "(access builder bulk fill iter map private set)",
-            "(flat parallel) scan",
-            "serialize",
-        ],
+        uses: &["relativist-core", "relativist-rcu", "relativist-bucket", "relativist-derive"],
+        layers: &["entry results", "(builder iter map pinned)", "collect set", "parallel serialize"],
         forbidden: &[ATOMICS],
         ..CRATE
     },

@@ -32,6 +32,7 @@ const relativist_operations relativist_boost = {
     [](std::size_t capacity) -> void * { return new Map(capacity); },
     [](void *table) { delete &map(table); },
     get,
+    [](void *table, std::uint64_t key, std::uint64_t value) { return map(table).insert_or_assign(key, value); },
     [](void *table, std::uint64_t key, std::uint64_t value) { return map(table).try_emplace(key, value); },
     [](void *table, std::uint64_t key) { return map(table).erase(key) != 0; },
     [](void *table) { map(table).clear(); },

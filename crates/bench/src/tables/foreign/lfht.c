@@ -176,6 +176,21 @@ static bool get(void *table, uint64_t key, uint64_t *value)
 
 static bool insert(void *table, uint64_t key, uint64_t value)
 {
+	struct entry *entry = make(key, value);
+	struct cds_lfht_node *old;
+
+	enter();
+	old = cds_lfht_add_replace(ht_of(table), relativist_hash(key), match, &key, &entry->node);
+	if (old)
+		retire(old);
+	leave();
+	if (!old)
+		count_change(table, 1);
+	return !old;
+}
+
+static bool try_insert(void *table, uint64_t key, uint64_t value)
+{
 	struct cds_lfht *ht = ht_of(table);
 	struct entry *entry = make(key, value);
 	bool inserted;
@@ -229,6 +244,7 @@ const struct relativist_operations relativist_lfht = {
 	.destroy = destroy,
 	.get = get,
 	.insert = insert,
+	.try_insert = try_insert,
 	.remove = remove_key,
 	.clear = clear,
 	.for_each = for_each,

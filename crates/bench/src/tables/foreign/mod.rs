@@ -17,6 +17,7 @@ pub struct Operations {
     destroy: unsafe extern "C" fn(table: *mut c_void),
     get: unsafe extern "C" fn(table: *mut c_void, key: u64, value: *mut u64) -> bool,
     insert: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
+    try_insert: unsafe extern "C" fn(table: *mut c_void, key: u64, value: u64) -> bool,
     remove: unsafe extern "C" fn(table: *mut c_void, key: u64) -> bool,
     clear: unsafe extern "C" fn(table: *mut c_void),
     for_each: unsafe extern "C" fn(table: *mut c_void, visit: Visit, context: *mut c_void),
@@ -116,9 +117,15 @@ impl<L: Library> Table for Foreign<L> {
     }
 
     #[inline(always)]
-    fn try_insert(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
+    fn insert(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
         // SAFETY: the table is alive.
         unsafe { (L::operations().insert)(this.table.as_ptr(), key, value) }
+    }
+
+    #[inline(always)]
+    fn try_insert(this: &mut Self::Session<'_>, key: u64, value: u64) -> bool {
+        // SAFETY: the table is alive.
+        unsafe { (L::operations().try_insert)(this.table.as_ptr(), key, value) }
     }
 
     #[inline(always)]

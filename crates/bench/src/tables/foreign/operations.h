@@ -23,7 +23,10 @@ struct relativist_operations {
 	/* Call only when no other thread uses the table. */
 	void (*destroy)(void *table);
 	bool (*get)(void *table, uint64_t key, uint64_t *value);
+	/* Inserts a key, or replaces its value. Returns false if it was present. */
 	bool (*insert)(void *table, uint64_t key, uint64_t value);
+	/* Inserts a key if it is absent. Returns false if it was present. */
+	bool (*try_insert)(void *table, uint64_t key, uint64_t value);
 	bool (*remove)(void *table, uint64_t key);
 	/* Call only when no other thread uses the table, if the table requires that. */
 	void (*clear)(void *table);

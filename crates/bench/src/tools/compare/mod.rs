@@ -49,7 +49,9 @@ use relativist_check::options::parse_seconds;
 /// operations, and are compared with relativist's handle. hashbrown is not synchronised: it shows
 /// the lower bound, and except for lookups it runs with one thread only. "harness alone" is the
 /// loop without a map; every row includes its time. Keys look random, and do not depend on the
-/// previous operation, so operations overlap: this measures throughput, not latency.
+/// previous operation, except in the workload dependent, so operations overlap: this measures
+/// throughput, not latency. Insertions change nothing if the key is present, except in the workload
+/// replace.
 ///
 /// cds_lfht and Boost's concurrent_flat_map (u64 only) take part in builds with --features
 /// liburcu,boost, which need Debian's liburcu-dev and libboost1.88-dev. mimalloc then replaces
@@ -165,8 +167,8 @@ pub struct Options<S: Subject> {
     #[arg(long, visible_alias = "tables", value_delimiter = ',', value_parser = names(S::CANDIDATES))]
     candidates: Vec<String>,
 
-    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default: 2^20, and
-    /// 2^12, 2^16 and 2^23 where they differ]
+    /// Numbers of entries, such as 65536 or 2^16, each measured separately [default: the ones where
+    /// candidates differ, which depend on the workload]
     #[arg(long, value_delimiter = ',', value_parser = parse_count)]
     entries: Vec<u64>,
 

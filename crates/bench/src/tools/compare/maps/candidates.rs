@@ -1,19 +1,22 @@
 //! The compared maps.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
 
+use relativist::{Boxed, Inline};
+
+use crate::harness::hashers::Foldhash;
 use crate::tables::Table;
 use crate::tables::candidate::Candidate;
 use crate::tables::dashmap::Dashmap;
 use crate::tables::entries::Kind;
-use crate::tables::flat::Flat;
 #[cfg(feature = "cc")]
 use crate::tables::foreign;
 use crate::tables::hash_index::SccIndex;
 use crate::tables::hashbrown::Hashbrown;
+use crate::tables::locked::Locked;
 use crate::tables::papaya::Papaya;
 use crate::tables::relativist::Relativist;
-use crate::tables::rwlock::Locked;
 use crate::tables::scc::SccMap;
 use crate::tools::compare::Entry;
 
@@ -28,6 +31,11 @@ impl Map {
     /// Returns whether the map can hold entries of this kind.
     pub fn holds(&self, kind: Kind) -> bool {
         (self.make)(kind, 0).is_some()
+    }
+
+    /// Returns whether the map can be resized by hand.
+    pub fn can_be_resized(&self) -> bool {
+        self.make(Kind::U64, 0).resize()
     }
 
     /// Makes an empty map for entries of a kind that it [`holds`](Self::holds).
@@ -56,14 +64,17 @@ const fn foreign<N: Table>(name: &'static str) -> Entry<Map> {
     Entry { name, title: N::NAME, what: Map { is_synchronised: true, make: make::<N> } }
 }
 
+type Std<K> = HashMap<K, u64, Foldhash>;
+
 pub const MAPS: &[Entry<Map>] = &[
-    map::<Relativist<u64>, Relativist<String>>("relativist", true),
-    map::<Flat<u64>, Flat<String>>("flat", true),
+    map::<Relativist<u64, Boxed>, Relativist<String, Boxed>>("relativist", true),
+    map::<Relativist<u64, Inline>, Relativist<String, Inline>>("flat", true),
     map::<Papaya<u64>, Papaya<String>>("papaya", true),
     map::<SccIndex<u64>, SccIndex<String>>("hash-index", true),
     map::<SccMap<u64>, SccMap<String>>("scc", true),
     map::<Dashmap<u64>, Dashmap<String>>("dashmap", true),
-    map::<Locked<u64>, Locked<String>>("std-rwlock", true),
+    map::<Locked<RwLock<Std<u64>>>, Locked<RwLock<Std<String>>>>("std-rwlock", true),
+    map::<Locked<Mutex<Std<u64>>>, Locked<Mutex<Std<String>>>>("std-mutex", true),
     map::<Hashbrown<u64>, Hashbrown<String>>("hashbrown", false),
     #[cfg(feature = "liburcu")]
     foreign::<foreign::Foreign<foreign::Liburcu>>("lfht"),
@@ -96,8 +107,12 @@ mod tests {
         assert_eq!(table.fill(&mut (990..1000)), 10, "{name} took keys for absent that are present");
         assert_eq!(table.iterate(), (1000, 999 * 500), "{name}");
         assert_eq!(table.hits(&mut Indices::new(0..1000, 1)), 0, "{name}");
+        assert_eq!(table.dependent(&mut Indices::new(0..1000, 1)), 0, "{name}");
         assert_eq!(table.misses(&mut Indices::new(ABSENT..ABSENT + 1000, 1)), 0, "{name}");
         assert!(table.hits(&mut Indices::new(900..1100, 1)) > 100, "{name} found keys that are absent");
+        assert!(table.dependent(&mut Indices::new(900..1100, 1)) > 100, "{name} found keys that are absent");
+        table.resize();
+        assert_eq!(table.iterate(), (1000, 999 * 500), "{name}");
         assert!(table.misses(&mut Indices::new(0..1000, 1)) > 100, "{name} missed keys that are present");
 
         assert_eq!(table.remove(500..1000), 0, "{name}");
@@ -107,9 +122,10 @@ mod tests {
         // Random operations are repeated on std's map.
         let mut model = BTreeMap::new();
         let mut draws = Draws::new(0..300, None, 60, seed(7, 0));
-        for _ in 0..20 {
+        for round in 0..20 {
             let mut replay = draws;
-            assert_eq!(table.batch(&mut draws), 0, "{name}");
+            let wrong = if round % 2 == 0 { table.batch(&mut draws) } else { table.batch_replacing(&mut draws) };
+            assert_eq!(wrong, 0, "{name}");
             for _ in 0..crate::tables::candidate::BATCH {
                 match replay.draw() {
                     (Operation::Get, _) => {}

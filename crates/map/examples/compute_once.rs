@@ -1,8 +1,8 @@
-//! A cache of expensive results: `get_or_insert_with`, and `remove_if` for outdated entries.
+//! Computes expensive results once: `get_or_insert_with`, and `remove_if` for those that are outdated.
 //!
 //! Values are `Arc`s here, so that callers can use them without a handle.
 //!
-//! `cargo run -p relativist --example cache`
+//! `cargo run -p relativist --example compute_once`
 
 use std::sync::Arc;
 use std::thread;
@@ -11,17 +11,17 @@ use relativist::HashMap;
 
 #[derive(Default)]
 struct Factors {
-    cache: HashMap<u64, Arc<Vec<u64>>>,
+    known: HashMap<u64, Arc<Vec<u64>>>,
 }
 
 impl Factors {
     fn of(&self, n: u64) -> Arc<Vec<u64>> {
-        Arc::clone(self.cache.pin().get_or_insert_with(n, || Arc::new(factorize(n))))
+        Arc::clone(self.known.pin().get_or_insert_with(n, || Arc::new(factorize(n))))
     }
 
     /// Removes the factors, unless there are many: those took long to compute.
     fn remove_if_cheap(&self, n: u64) -> bool {
-        self.cache.pin().remove_if(&n, |_, factors| factors.len() < 4).is_some()
+        self.known.pin().remove_if(&n, |_, factors| factors.len() < 4).is_some()
     }
 }
 

@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use relativist::{HashMap, Resizing};
 use relativist_rcu::{Barrier, active_barrier, wait_for_readers};
+use relativist_table::{Resizing, Table};
 use relativist_testing::own_program;
 
 const ROLE: &str = "RELATIVIST_REFUSED_BARRIER";
@@ -33,19 +33,18 @@ fn forbid_membarrier() {
 /// Does nothing in the test process itself. `ends_by_abort` runs this in a process of its own.
 #[test]
 fn child() {
-    let action: fn(&HashMap<u64, u64>) = match std::env::var(ROLE).as_deref() {
-        Ok("grow") => |map| map.resize_to(256).unwrap(),
+    let action: fn(&Table) = match std::env::var(ROLE).as_deref() {
+        Ok("grow") => |table| table.resize_to(256).unwrap(),
         Ok("wait") => |_| wait_for_readers(),
         _ => return,
     };
     let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `no_core` lives longer than the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &no_core) }, 0);
-    let map = HashMap::<u64, u64>::builder().capacity(64).resizing(Resizing::Manual).build().unwrap();
-    (0..100).for_each(|n| _ = map.pin().insert(n, n));
+    let table = Table::new(64, Resizing::Manual, |_| unreachable!("it is empty")).unwrap();
     let sandboxed = || {
         forbid_membarrier();
-        let _ = catch_unwind(AssertUnwindSafe(|| action(&map)));
+        let _ = catch_unwind(AssertUnwindSafe(|| action(&table)));
     };
     thread::scope(|scope| _ = scope.spawn(sandboxed).join());
 }

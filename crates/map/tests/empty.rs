@@ -14,7 +14,7 @@ use counting::ALLOCATED;
 mod counting;
 
 /// The limit for a map with all that it has allocated.
-const MAX_BYTES: usize = 256;
+const MAX_BYTES: usize = 512;
 
 /// Returns what `make` returns, and the bytes that it has allocated and not freed.
 fn bytes<T>(make: impl FnOnce() -> T) -> (T, usize) {

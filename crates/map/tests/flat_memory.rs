@@ -1,4 +1,4 @@
-//! How much memory a flat map takes while a reader stays in its section, and after that. A program
+//! How much memory maps take while a reader stays in its section, and after that. A program
 //! of its own, because it replaces the global allocator, and because sections delay what other
 //! tests have deferred.
 #![cfg(not(relativist_loom))]
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use relativist::{FlatMap, Resizing, read};
+use relativist::{FlatMap, read};
 use relativist_rcu::barrier;
 use relativist_testing::wait_until;
 
@@ -17,8 +17,8 @@ use counting::ALLOCATED;
 #[path = "support/counting.rs"]
 mod counting;
 
-/// The bytes of a segment of a map with entries of 16 bytes.
-const SEGMENT: usize = 64;
+/// The bytes of a bucket, or of a later segment, of a map with entries of 16 bytes.
+const SEGMENT: usize = 8 + 128;
 
 /// Arrays are mapped from this size on, and then not counted here.
 const MAX_COUNTED: usize = 2 << 20;
@@ -55,18 +55,13 @@ fn a_map_grows_under_the_handle_that_fills_it() {
     let map = FlatMap::new();
     let pinned = map.pin();
     let before = ALLOCATED.load(Relaxed);
-    let grown = |entries: u64| {
-        // At once, unless a thread is preempted while it moves buckets.
-        wait_until(&format!("buckets for {entries} entries"), || map.buckets() as u64 >= entries / 4);
-    };
     for n in 0..ENTRIES / 2 {
         pinned.insert(n, n);
         if n.is_power_of_two() && n >= 64 {
-            grown(n);
-            let array = map.buckets() * SEGMENT;
+            let array = map.capacity() * 2 / 9 * SEGMENT;
             // The present array, the next one, and those that were replaced; and later segments of
             // buckets that have waited for a growth.
-            let most = array * 5 + n as usize * SEGMENT + (64 << 10);
+            let most = array * 10 + n as usize * SEGMENT / 4 + (64 << 10);
             assert!(array >= MAX_COUNTED || since(before) < most, "{} bytes at {n}", since(before));
         }
     }
@@ -79,7 +74,7 @@ fn a_map_grows_under_the_handle_that_fills_it() {
             });
         }
     });
-    grown(ENTRIES);
+    assert!(map.capacity() as u64 >= ENTRIES * 9 / 10);
     assert!((0..ENTRIES).all(|n| pinned.get(&n) == Some(&n)));
     assert_eq!((map.len() as u64, pinned.iter().count() as u64), (ENTRIES, ENTRIES));
     drop(pinned);
@@ -88,9 +83,9 @@ fn a_map_grows_under_the_handle_that_fills_it() {
 }
 
 /// Slots cannot be used again under the handle. So buckets get more segments, and lose them later.
-fn churn<V: relativist::flat::Relocatable + PartialEq + std::fmt::Debug>(value: fn(u64) -> V, bytes: usize) {
+fn churn<V: relativist::Relocatable + PartialEq + std::fmt::Debug>(value: fn(u64) -> V, bytes: usize) {
     const KEYS: u64 = 200;
-    let map = relativist::flat::Builder::new().capacity(KEYS as usize).resizing(Resizing::Manual).build().unwrap();
+    let map = FlatMap::with_capacity(2 * KEYS as usize);
     (0..KEYS).for_each(|n| _ = map.pin().insert(n, value(n)));
     barrier();
     let before = ALLOCATED.load(Relaxed);
@@ -101,7 +96,7 @@ fn churn<V: relativist::flat::Relocatable + PartialEq + std::fmt::Debug>(value: 
             assert_eq!(pinned.insert(n, value(n)), None);
             assert_eq!(pinned.insert(n, value(n)), Some(&value(n)));
         }
-        assert_eq!((pinned.iter().count() as u64, map.stats().entries as u64), (KEYS, KEYS), "round {round}");
+        assert_eq!((pinned.iter().count() as u64, map.len() as u64), (KEYS, KEYS), "round {round}");
     }
     drop(pinned);
     assert_shrinks_to(bytes, before);
@@ -129,22 +124,23 @@ fn churn_under_a_handle_leaves_little() {
 #[test]
 fn churn_of_values_to_drop_under_a_handle_leaves_little() {
     let _turn = take_turn();
-    // Segments are larger, and the values take memory.
-    churn(|n| vec![n; 4], AFTER_CHURN * 2);
+    // Segments are larger, the values take memory, and each of two threads keeps some memory of
+    // entries that it has dropped.
+    churn(|n| vec![n; 4], AFTER_CHURN * 2 + 2 * (256 << 10));
 }
 
 /// A map that grows and shrinks in turn while a reader stays keeps a few arrays only: it does not
 /// shrink as long as the reader stays.
 #[test]
 fn a_reader_that_stays_keeps_few_arrays() {
-    const ENTRIES: u64 = 20_000;
+    const ENTRIES: u64 = 5000;
     let _turn = take_turn();
     let before = ALLOCATED.load(Relaxed);
     let map: FlatMap<u64, u64> = FlatMap::new();
     let guard = read();
     thread::scope(|scope| {
         let work = || {
-            for _ in 0..20 {
+            for _ in 0..10 {
                 (0..ENTRIES).for_each(|n| _ = map.pin().insert(n, n));
                 (0..ENTRIES).for_each(|n| _ = map.pin().remove(&n));
                 thread::sleep(Duration::from_millis(2));
@@ -153,15 +149,15 @@ fn a_reader_that_stays_keeps_few_arrays() {
         scope.spawn(work).join().unwrap();
     });
     // Later segments of vacated slots are replaced, too, up to the bound of deferred functions.
-    let most = 16_384 * SEGMENT * 8;
+    let most = 2048 * SEGMENT * 8;
     assert!(since(before) < most + relativist_rcu::MAX_DEFERRED_BYTES, "{} bytes", since(before));
     drop(guard);
-    // The worker shrinks the map when the reader has left, as soon as an update asks for it.
+    // The map shrinks when the reader has left, as soon as removals ask for it.
     wait_until("the map to shrink", || {
-        map.pin().insert(1, 1);
-        map.pin().remove(&1);
-        map.buckets() <= 64
+        (0..5000).for_each(|n| _ = map.pin().insert(n, n));
+        (0..5000).for_each(|n| _ = map.pin().remove(&n));
+        map.capacity() <= 10_000
     });
-    assert_shrinks_to(96 << 10, before);
+    assert_shrinks_to(512 << 10, before);
     drop(map);
 }

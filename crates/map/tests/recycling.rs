@@ -11,7 +11,7 @@ use relativist::HashMap;
 
 /// Large enough that no other allocation of this program has the size of a node.
 type Value = [u64; 20];
-const NODE: usize = 16 + 8 + size_of::<Value>();
+const NODE: usize = 8 + size_of::<Value>();
 
 /// Nodes allocated since the start, and freed.
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);

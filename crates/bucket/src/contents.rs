@@ -200,9 +200,12 @@ fn range_in<E, F: Form>(array: Array<'_, E, F>, bucket: usize, next: Array<'_, E
 /// No thread uses the buckets any more, and their entries are dropped once.
 unsafe fn dispose_of<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) {
     let dispose = |first| {
-        if F::BOXED || needs_drop::<E>() {
-            // SAFETY: guaranteed by the caller.
-            entries_of(first).for_each(|entry| _ = contain(|| unsafe { F::dispose(entry) }));
+        // SAFETY: guaranteed by the caller.
+        let dispose = |entry| unsafe { F::dispose(entry) };
+        if needs_drop::<E>() {
+            entries_of(first).for_each(|entry| _ = contain(|| dispose(entry)));
+        } else if F::BOXED {
+            entries_of(first).for_each(dispose);
         }
         // SAFETY: as above.
         unsafe { free_later(first) };

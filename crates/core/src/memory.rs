@@ -36,16 +36,22 @@ pub unsafe fn free(memory: NonNull<u8>, layout: Layout) {
 /// memory is in huge pages if available.
 pub fn allocate(layout: Layout) -> Option<NonNull<u8>> {
     assert_ne!(layout.size(), 0);
-    let layout = in_huge_pages(layout);
     // SAFETY: the size is not zero.
     let memory = NonNull::new(unsafe { alloc(layout) })?;
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if layout.align() >= HUGE {
-        let whole_pages = layout.size() / PAGE * PAGE;
-        // SAFETY: the advice does not change the memory. A failure is ignored.
-        unsafe { libc::madvise(memory.as_ptr().cast(), whole_pages, libc::MADV_HUGEPAGE) };
-    }
+    #[cfg(all(target_os = "linux", not(any(miri, relativist_loom))))]
+    advise_huge(memory, layout.size());
     Some(memory)
+}
+
+/// Asks the kernel for huge pages for those that lie in this memory.
+#[cfg(all(target_os = "linux", not(any(miri, relativist_loom))))]
+fn advise_huge(memory: NonNull<u8>, size: usize) {
+    let start = memory.addr().get().next_multiple_of(HUGE) - memory.addr().get();
+    let whole = size.saturating_sub(start) / HUGE * HUGE;
+    if whole > 0 {
+        // SAFETY: in the allocation. The advice does not change the memory. A failure is ignored.
+        unsafe { libc::madvise(memory.add(start).as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
+    }
 }
 
 /// Frees memory.
@@ -55,13 +61,7 @@ pub fn allocate(layout: Layout) -> Option<NonNull<u8>> {
 /// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
 pub unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
     // SAFETY: guaranteed by the caller.
-    unsafe { dealloc(memory.as_ptr(), in_huge_pages(layout)) };
-}
-
-/// Aligns memory that fills a huge page to one.
-fn in_huge_pages(layout: Layout) -> Layout {
-    let is_large = cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE;
-    if is_large { layout.align_to(HUGE).unwrap_or(layout) } else { layout }
+    unsafe { dealloc(memory.as_ptr(), layout) };
 }
 
 /// The sizes of huge and of small pages on x86-64, and on most Arm systems.

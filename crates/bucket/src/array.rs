@@ -313,6 +313,24 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         relativist_core::prefetch::prefetch(self.parts(self.bucket_of(hash)).0.as_ptr());
     }
 
+    /// Prefetches entries that a walk over the buckets will soon get to, if they have memory of their
+    /// own.
+    #[inline(always)]
+    pub(crate) fn prefetch_entries_after(self, bucket: usize) {
+        /// A number of buckets.
+        const DISTANCE: usize = 4;
+        if !F::BOXED || bucket + DISTANCE >= self.len() {
+            return;
+        }
+        let first = self.bucket_at(bucket + DISTANCE);
+        for slot in first.word().live() {
+            // SAFETY: the word was loaded in a read section, or no other thread uses the table.
+            if let Some(entry) = unsafe { F::get::<E>(first.slot(slot), Expected::Any) } {
+                relativist_core::prefetch::prefetch(entry.as_ptr());
+            }
+        }
+    }
+
     /// Returns what boxed slots of this array have beside the pointer to an entry with this hash.
     #[inline(always)]
     pub(crate) fn window(self, hash: Hash) -> u16 {

@@ -91,7 +91,7 @@ impl<E, F: Form> Table<E, F> {
     /// Returns the entries, which the caller may change, except for their hashes and keys.
     pub fn entries_mut(&mut self) -> EntriesMut<'_, E, F> {
         // SAFETY: no other thread uses the table as long as it is borrowed.
-        EntriesMut(Walk::of(unsafe { self.array.load() }))
+        EntriesMut(Walk::of(unsafe { self.array.load() }), PhantomData)
     }
 
     /// Finds an entry, which the caller may change, except for its hash and key.
@@ -148,6 +148,7 @@ unsafe fn for_each_bucket<'t, E, F: Form>(
     visit: &mut impl FnMut(Segment<'t, E, F>),
 ) {
     for bucket in buckets {
+        array.prefetch_entries_after(bucket);
         let first = array.bucket_at(bucket);
         if !first.word().is_moved() {
             visit(first);
@@ -269,7 +270,7 @@ unsafe impl<E: Send, F: Form> Send for IntoEntries<E, F> {}
 unsafe impl<E: Sync, F: Form> Sync for IntoEntries<E, F> {}
 
 /// The entries of a table that is borrowed mutably; see [`Table::entries_mut`].
-pub struct EntriesMut<'t, E, F: Form>(Walk<'t, E, F>);
+pub struct EntriesMut<'t, E, F: Form>(Walk<'t, E, F>, PhantomData<&'t mut E>);
 
 // SAFETY: it is like a mutable reference to each entry.
 unsafe impl<E: Send, F: Form> Send for EntriesMut<'_, E, F> {}

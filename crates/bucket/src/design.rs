@@ -92,8 +92,8 @@
 //!   full barrier before it returns, so a lookup that begins later on any thread sees the update.
 //! * **B4** An update waits only for a thread that holds the lock of its bucket. Such a thread runs
 //!   a bounded number of steps, does not wait for readers, and wakes the threads that wait. A
-//!   thread that shrinks the table may hold the locks of eight buckets, and waits for those among
-//!   them.
+//!   thread that moves buckets may hold the locks of eight, in ascending order, and waits for each
+//!   of them.
 //! * **B5** A growth waits for no reader and needs no background thread: the threads that insert
 //!   and remove move the buckets, and any of them can finish what another one has begun. A shrink
 //!   begins only when earlier arrays are freed, so one reader does not make a table collect arrays.

@@ -68,18 +68,8 @@ impl<'g, E, F: Form, K: Keys<E>> Iter<'g, E, F, K> {
     /// Goes on to the next bucket. Returns false if there is none.
     #[inline]
     fn advance(&mut self) -> bool {
-        /// The distance at which entries of their own are prefetched.
-        const AHEAD: usize = 4;
         let Some(bucket) = self.buckets.next() else { return false };
-        if F::BOXED && bucket + AHEAD < self.buckets.end {
-            let ahead = self.array.bucket_at(bucket + AHEAD);
-            for slot in ahead.word().live() {
-                // SAFETY: the word was loaded in the section of the guard.
-                if let Some(entry) = unsafe { F::get::<E>(ahead.slot(slot), Expected::Any) } {
-                    relativist_core::prefetch::prefetch(entry.as_ptr());
-                }
-            }
-        }
+        self.array.prefetch_entries_after(bucket);
         let first = self.array.bucket_at(bucket);
         let word = first.word();
         if word.has_later() {

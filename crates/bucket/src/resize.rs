@@ -168,13 +168,19 @@ impl<E, F: Form> Section<'_, E, F> {
             let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
             moved = (first..first + chunk).filter(|&bucket| merge(bucket)).count() * sources;
         }
-        if moved > 0 {
-            wake_all((first * sources..(first + chunk) * sources).map(|bucket| array.bucket_at(bucket)));
+        self.settle(array, first * sources..(first + chunk) * sources, next, moved);
+        !has_failed
+    }
+
+    /// Wakes threads that wait for these buckets, of which `moved` have moved, and counts those.
+    fn settle<'g>(&'g self, array: Array<'g, E, F>, buckets: Range<usize>, next: Array<'g, E, F>, moved: usize) {
+        if moved == 0 {
+            return;
         }
+        wake_all(buckets.map(|bucket| array.bucket_at(bucket)));
         if array.count_moved(moved) {
             self.finish(array, next);
         }
-        !has_failed
     }
 
     /// Publishes the array to which all buckets have moved, unless the table was cleared meanwhile.
@@ -193,8 +199,8 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
-    /// Moves a batch of buckets to a larger array, and returns how many. Others were moved by other
-    /// threads. If `Hash` panics, all stay as they are.
+    /// Moves a batch of buckets to a larger array, and returns how many are still to be settled.
+    /// Others were moved by other threads. If `Hash` panics, all stay as they are.
     ///
     /// The buckets are locked together, and then copied. Each lock waits until the stores before it
     /// are done, and copies to memory that is in no cache take long.
@@ -261,6 +267,10 @@ impl<E, F: Form> Section<'_, E, F> {
                 // SAFETY: all live slots are copied.
                 unsafe { self.leave_behind(source) };
                 moved += 1;
+            }
+            if !by_windows {
+                // User code runs next, which may panic, or block while other threads go on.
+                self.settle(array, buckets.clone(), next, std::mem::take(&mut moved));
             }
             if !has_changed {
                 return moved;

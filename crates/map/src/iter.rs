@@ -135,6 +135,16 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> fmt::Debug for Drain<'_, 
 }
 
 /// An iterator over the entries of a map that no other thread uses; see [`Map::iter_mut`].
+///
+/// It is invariant in the type of values, like `&mut V`:
+///
+/// ```compile_fail
+/// use relativist::{Boxed, IterMut};
+///
+/// fn narrow<'a>(values: IterMut<'a, u32, &'static str, Boxed>) -> IterMut<'a, u32, &'a str, Boxed> {
+///     values // error: lifetime may not live long enough
+/// }
+/// ```
 pub struct IterMut<'m, K, V, F: Form>(pub(crate) bucket::EntriesMut<'m, Entry<K, V>, F>);
 
 impl<'m, K: 'm, V: 'm, F: Form> Iterator for IterMut<'m, K, V, F> {

@@ -69,8 +69,8 @@ pub trait Table: Lookup + Sized {
     /// Waits until what was removed from all tables of this kind is freed, if the library can.
     fn settle(&self) {}
 
-    /// Resizes the table to room for twice its entries, and back. Returns false if it has no methods
-    /// for that.
+    /// Resizes the table to room for twice its entries, and back. Returns false if it has no
+    /// methods for that.
     fn resize(&self) -> bool {
         false
     }

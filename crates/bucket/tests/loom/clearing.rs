@@ -101,13 +101,17 @@ fn clears_are_seen_by_lookups_that_begin_later() {
         let updater = {
             let (one, has_missed) = (Arc::clone(&one), Arc::clone(&has_missed));
             spawn(&other, move |section| {
+                let of_one = one.enter();
                 insert(section, 0, 1);
                 // Relaxed: joining the thread orders them.
-                has_missed.store(get(&one.enter(), 0).is_some(), Relaxed);
+                has_missed.store(get(&of_one, 0).is_some(), Relaxed);
             })
         };
+        // Entering executes a barrier in models, so the section begins before.
+        let section = other.enter();
         one.clear().unwrap();
-        let is_seen = get(&other.enter(), 0).is_some();
+        let is_seen = get(&section, 0).is_some();
+        drop(section);
         updater.join().unwrap();
         assert!(is_seen || !has_missed.load(Relaxed), "both missed what the other one has done");
     });

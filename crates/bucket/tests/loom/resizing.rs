@@ -125,6 +125,48 @@ fn updates_of_inline_slots_while_resizing() {
     [replace::<Inline>(), come(), go()].into_iter().for_each(|case| updates(case, unless_quick(2)));
 }
 
+/// B3: a resize begins while another thread updates, and both move buckets.
+#[test]
+fn updates_while_a_resize_begins() {
+    fn explore<F: Slots>() {
+        let case = replace::<F>();
+        explore_entries(unless_quick(2), move || {
+            let table = case.table(COARSE);
+            let mover = spawn(&table, |section| {
+                section.table().begin_resize(2);
+                section.move_a_bucket(&Places);
+            });
+            (case.update)(&table.enter());
+            mover.join().unwrap();
+            case.assert_done(table);
+        });
+    }
+    explore::<Boxed>();
+    explore::<Inline>();
+}
+
+/// B1, B5: two threads move a bucket each. The one that publishes the new array shows what the
+/// other one has moved.
+#[test]
+fn two_threads_that_move() {
+    fn explore<F: Slots>() {
+        explore_entries(2, move || {
+            let table = table::<F>(COARSE, &[0, 9]);
+            table.begin_resize(2);
+            let mover = spawn(&table, |section| section.move_a_bucket(&Places));
+            let section = table.enter();
+            section.move_a_bucket(&Places);
+            assert_eq!([0, 9].map(|key| get(&section, key)), [Some(0); 2], "a resident was missed");
+            drop(section);
+            mover.join().unwrap();
+            assert_eq!(table.buckets(), 4);
+            assert_holds(table, &[(0, 0), (9, 0)]);
+        });
+    }
+    explore::<Boxed>();
+    explore::<Inline>();
+}
+
 /// B8: the old array is freed when the readers have left that may use it.
 #[test]
 fn reclamation_of_arrays() {

@@ -1,42 +1,37 @@
-//! Stress tests: threads look up, update and iterate at the same time, while a table is resized
-//! continuously.
+//! Threads look up, update and iterate at the same time, while a map of one form grows and shrinks
+//! all the time.
 
-use std::cell::Cell;
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist::Resizing;
-use relativist::flat::Relocatable;
-use relativist_testing::wait_until;
-
-use crate::alongside::alongside;
-use crate::hashing::{Hashing, IDENTITY, MIXED};
-use crate::tested::{HashMap, MAX_LOAD, assert_waits, build};
-use crate::tracked::{Tally, Tracked};
 use relativist_testing::random::Random;
 
-type Map = HashMap<u64, Tracked, Hashing>;
+use super::Form;
+use crate::alongside::alongside;
+use crate::hashing::{EQUAL, Hashing, MIXED};
+use crate::tracked::{Tally, Tracked};
+
+type Map = relativist::Map<u64, Tracked, Hashing, Form>;
 
 /// Keys below this are always in the map, with the same value.
 const STABLE: u64 = 500;
 /// Keys from `STABLE` to here are always in the map, too, but threads replace their values.
 const RESIDENT: u64 = 1000;
 /// Keys from `RESIDENT` to here are inserted and removed.
-pub const ALL: u64 = 3000;
+const ALL: u64 = 3000;
 
 /// The rounds of a thread: at least 20, and more until the time is up.
-pub fn rounds() -> impl Iterator<Item = u64> {
+fn rounds() -> impl Iterator<Item = u64> {
     let seconds = std::env::var("RELATIVIST_STRESS_SECONDS").map_or(1.5, |seconds| seconds.parse().unwrap());
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     (0..).take_while(move |&round| round < 20 || Instant::now() < end)
 }
 
-fn map_with_residents(resizing: Resizing, hashing: Hashing, residents: u64, tally: &'static Tally) -> Map {
-    let map = build(resizing, hashing);
+fn map_with_residents(hashing: Hashing, residents: u64, tally: &'static Tally) -> Map {
+    let map = Map::with_hasher(hashing);
     insert_all(&map, 0..residents, tally);
     map
 }
@@ -53,13 +48,15 @@ fn remove_all(map: &Map, keys: Range<u64>) {
     }
 }
 
-/// Resizes by random powers of two, up and down.
-fn keep_resizing(map: &Map, bits: Range<u64>) {
+/// Makes the map larger, and as small as possible.
+fn keep_resizing(map: &Map, max_room: u64) {
     let mut random = Random::new(1);
-    for _ in rounds() {
-        let bits = bits.start + random.below(bits.end - bits.start);
-        map.resize_to(1 << bits).unwrap();
-        assert_eq!(map.buckets(), 1 << bits);
+    for round in rounds() {
+        let room = random.below(max_room) as usize;
+        map.reserve(room);
+        if round % 3 == 0 {
+            map.shrink_to_fit().unwrap();
+        }
     }
 }
 
@@ -122,7 +119,6 @@ fn look_up(map: &Map, residents: u64, seed: u64) {
 /// are dropped.
 fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     assert_eq!(map.len() as u64, entries);
-    assert_eq!(map.stats().entries as u64, entries);
     let pinned = map.pin();
     assert_eq!(pinned.iter().inspect(|&(&key, value)| value.assert_of(key)).count() as u64, entries);
     (0..residents).for_each(|key| pinned.get(&key).unwrap().assert_of(key));
@@ -133,9 +129,9 @@ fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
 
 /// Checks T1, T5, T8, and that the number of entries is exact in the end.
 fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
-    let map = map_with_residents(Resizing::Manual, hashing, RESIDENT, tally);
+    let map = map_with_residents(hashing, RESIDENT, tally);
     let change: i64 = thread::scope(|scope| {
-        scope.spawn(|| keep_resizing(&map, 1..13));
+        scope.spawn(|| keep_resizing(&map, 40_000));
         (0..2).for_each(|seed| {
             drop(scope.spawn({
                 let map = &map;
@@ -150,9 +146,6 @@ fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
         });
         churners.map(|churner| churner.join().unwrap()).iter().sum()
     });
-    let stats = map.stats();
-    assert!(stats.grows > 0 && stats.shrinks > 0);
-    assert_waits(&stats);
     check_and_drop(map, RESIDENT.checked_add_signed(change).unwrap(), RESIDENT, tally);
 }
 
@@ -163,17 +156,17 @@ fn residents_are_found_while_the_table_is_resized() {
 }
 
 #[test]
-fn residents_are_found_in_long_chains_while_the_table_is_resized() {
+fn residents_are_found_in_later_segments_while_the_table_is_resized() {
     // Each hash is that of eight keys.
     static TALLY: Tally = Tally::new();
     residents_are_found(Hashing(|n| n / 8), &TALLY);
 }
 
 /// Checks T7.
-fn iteration_sees_residents_once(bits: Range<u64>, tally: &'static Tally) {
-    let map = map_with_residents(Resizing::Manual, MIXED, RESIDENT, tally);
+fn iteration_sees_residents_once(max_room: u64, tally: &'static Tally) {
+    let map = map_with_residents(MIXED, RESIDENT, tally);
     let change = thread::scope(|scope| {
-        scope.spawn(|| keep_resizing(&map, bits));
+        scope.spawn(|| keep_resizing(&map, max_room));
         scope.spawn(|| rounds().for_each(|_| iterate(&map)));
         scope.spawn(|| rounds().for_each(|_| iterate(&map)));
         scope.spawn(|| churn(&map, tally, 6)).join().unwrap()
@@ -184,14 +177,13 @@ fn iteration_sees_residents_once(bits: Range<u64>, tally: &'static Tally) {
 #[test]
 fn iteration_sees_residents_exactly_once() {
     static TALLY: Tally = Tally::new();
-    iteration_sees_residents_once(1..13, &TALLY);
+    iteration_sees_residents_once(20_000, &TALLY);
 }
 
-/// At most every eighth bucket has an entry, so iterations skip the empty ones.
 #[test]
 fn iteration_of_a_sparse_table_sees_residents_exactly_once() {
     static TALLY: Tally = Tally::new();
-    iteration_sees_residents_once(15..18, &TALLY);
+    iteration_sees_residents_once(500_000, &TALLY);
 }
 
 fn iterate(map: &Map) {
@@ -211,24 +203,20 @@ fn iterate(map: &Map) {
     assert!(stable.iter().all(|&times| times == 1), "T7: not seen exactly once: {stable:?}");
 }
 
-/// T1, while the background thread resizes.
+/// T1, while insertions and removals of others make the map grow and shrink.
 #[test]
-fn an_automatic_map_follows_the_number_of_entries() {
+fn residents_are_found_while_others_come_and_go() {
     const RESIDENTS: u64 = 100;
     static TALLY: Tally = Tally::new();
-    let map = map_with_residents(Resizing::Automatic, MIXED, RESIDENTS, &TALLY);
+    let map = map_with_residents(MIXED, RESIDENTS, &TALLY);
     let grow_and_shrink = || {
         for _ in rounds().step_by(20) {
             insert_all(&map, RESIDENTS..ALL, &TALLY);
-            wait_until("the map to grow", || map.buckets() as u64 > ALL / MAX_LOAD);
-            let grown = map.buckets();
+            assert!(map.capacity() as u64 > ALL / 2);
             remove_all(&map, RESIDENTS..ALL);
-            wait_until("the map to shrink", || map.buckets() < grown);
         }
     };
     alongside(|| look_up_all(&map, RESIDENTS), grow_and_shrink);
-    let stats = map.stats();
-    assert!(stats.grows > 0 && stats.shrinks > 0);
     check_and_drop(map, RESIDENTS, RESIDENTS, &TALLY);
 }
 
@@ -239,55 +227,46 @@ fn look_up_all(map: &Map, residents: u64) {
     }
 }
 
-/// A key whose comparison takes long, and counts comparisons by other insertions at the same time.
-/// Insertions compare under the lock of the bucket, so there must be none.
-struct Slow(u64);
-
-// SAFETY: the field is `Relocatable`.
-unsafe impl Relocatable for Slow {}
-
-thread_local! {
-    /// Whether this thread is inserting.
-    static INSERTS: Cell<bool> = const { Cell::new(false) };
-}
-
-static COMPARING: AtomicU64 = AtomicU64::new(0);
-static COLLISIONS: AtomicU64 = AtomicU64::new(0);
-
-impl PartialEq for Slow {
-    fn eq(&self, other: &Self) -> bool {
-        if INSERTS.get() {
-            COLLISIONS.fetch_add(COMPARING.fetch_add(1, Relaxed), Relaxed);
-            thread::yield_now();
-            COMPARING.fetch_sub(1, Relaxed);
+/// T3: when a clear has returned, nothing is left of what was there before, and it is dropped once,
+/// although other threads look it up, iterate, insert and resize.
+#[test]
+fn clears_leave_nothing() {
+    static TALLY: Tally = Tally::new();
+    let map = Map::with_hasher(MIXED);
+    let n = AtomicU64::new(0);
+    let others = || {
+        let first = ALL + n.fetch_add(1, Relaxed) % 2 * 500;
+        insert_all(&map, first..first + 500, &TALLY);
+        let pinned = map.pin();
+        pinned.iter().for_each(|(&key, value)| value.assert_of(key));
+        (0..500).filter_map(|key| Some((key, pinned.get(&key)?))).for_each(|(key, value)| value.assert_of(key));
+    };
+    alongside(others, || {
+        for _ in rounds() {
+            insert_all(&map, 0..500, &TALLY);
+            map.pin().clear();
+            assert_eq!(map.pin().keys().filter(|&&key| key < 500).count(), 0);
+            assert!((0..500).all(|key| !map.pin().contains_key(&key)));
         }
-        self.0 == other.0
-    }
-}
-
-impl Eq for Slow {}
-
-impl Hash for Slow {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0);
-    }
+    });
+    map.pin().clear();
+    check_and_drop(map, 0, 0, &TALLY);
 }
 
 /// T3, T4: updates of a bucket exclude each other, threads that wait for it are woken, and no
 /// update is lost, also during resizes.
 #[test]
 fn updates_of_one_bucket_take_turns() {
-    let map: HashMap<Slow, u64, _> = build(Resizing::Manual, IDENTITY);
+    let map: relativist::Map<u64, u64, _, Form> = relativist::Map::with_hasher(EQUAL);
     let change = AtomicI64::new(0);
     thread::scope(|scope| {
         for thread in 0..8 {
             let (map, change) = (&map, &change);
             scope.spawn(move || {
                 for round in rounds() {
-                    INSERTS.set(round % 3 > 0);
                     let by = match round % 3 {
-                        1 | 2 => i64::from(map.pin().insert(Slow(7), thread << 32 | round).is_none()),
-                        _ => -i64::from(map.pin().remove(&Slow(7)).is_some()),
+                        1 | 2 => i64::from(map.pin().insert(7, thread << 32 | round).is_none()),
+                        _ => -i64::from(map.pin().remove(&7).is_some()),
                     };
                     change.fetch_add(by, Relaxed);
                 }
@@ -295,14 +274,14 @@ fn updates_of_one_bucket_take_turns() {
         }
         scope.spawn(|| {
             for round in rounds() {
-                map.resize_to(1 << (1 + round * 3 % 7)).unwrap();
+                map.reserve(100 << (round % 7));
+                map.shrink_to_fit().unwrap();
                 thread::sleep(Duration::from_micros(round % 4 * 100));
             }
         });
     });
-    assert_eq!(COLLISIONS.load(Relaxed), 0, "two updates held the bucket at a time");
     let change = change.load(Relaxed);
     assert_eq!(map.len() as i64, change);
-    assert_eq!(i64::from(map.pin().contains_key(&Slow(7))), change);
-    assert_eq!(map.stats().entries as i64, change, "the key is in the table more than once, or lost");
+    assert_eq!(i64::from(map.pin().contains_key(&7)), change);
+    assert_eq!(map.pin().iter().count() as i64, change, "the key is in the table more than once, or lost");
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use relativist::PrivateMap;
 
-use super::reclaim;
+use crate::reclaim;
 
 /// A value whose destructor uses what it borrows.
 struct Counted<'a>(&'a AtomicU64);
@@ -51,7 +51,7 @@ fn a_leaked_map_does_not_use_what_it_borrowed() {
     std::mem::forget(map);
     assert_eq!(dropped.load(Relaxed), 0);
     drop(dropped);
-    // Threads and the resizer go on. (AddressSanitizer would see them use the memory.)
+    // Threads go on. (AddressSanitizer would see them use the memory.)
     let other: PrivateMap<u64, u64> = (0..10_000).map(|n| (n, n)).collect();
     other.pin().clear();
     reclaim(&other);

@@ -7,9 +7,8 @@ use std::sync::{Arc, Weak};
 use relativist::{HashMap, PrivateMap};
 use relativist_rcu::{is_reading, read};
 
-use crate::reentrance::in_time;
-use super::reclaim;
 use crate::tracked::{Tally, Tracked};
+use crate::{in_time, reclaim};
 
 /// They run outside of sections of the process, so they delay no other thread, and may wait for
 /// readers.

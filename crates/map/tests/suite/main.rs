@@ -8,17 +8,17 @@ use relativist_testing as _;
 
 #[path = "../support/alongside.rs"]
 mod alongside;
-//mod auto_traits;
-//mod borrows;
-//mod destructors;
-//mod handles;
+mod auto_traits;
+mod borrows;
+mod destructors;
+mod handles;
 #[path = "../support/hashing.rs"]
 mod hashing;
 mod histories;
 #[path = "../support/history.rs"]
 mod history;
-//mod relocate;
-//mod tasks;
+mod relocate;
+mod tasks;
 #[path = "../support/tracked.rs"]
 mod tracked;
 

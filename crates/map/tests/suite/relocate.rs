@@ -8,6 +8,7 @@ use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::ops::Bound;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use relativist::{FlatMap, FlatSet, HashMap, Relocatable};
@@ -16,14 +17,14 @@ use relativist::{FlatMap, FlatSet, HashMap, Relocatable};
 fn moves<T: Relocatable + Clone + PartialEq + Debug>(value: T) {
     let map = FlatMap::new();
     (0..100).for_each(|n| _ = map.pin().insert(n, value.clone()));
-    map.resize_to(4096).unwrap();
-    map.resize_to(2).unwrap();
+    map.reserve(5000);
+    map.shrink_to_fit().unwrap();
     assert!(map.pin().values().all(|moved| *moved == value), "{value:?}");
 }
 
 fn moves_as_key<T: Relocatable + Clone + Hash + Eq + Debug>(key: T) {
     let set = FlatSet::from([key.clone()]);
-    set.as_map().resize_to(4096).unwrap();
+    set.as_map().reserve(5000);
     assert!(set.pin().contains(&key), "{key:?}");
     moves(key);
 }
@@ -50,12 +51,11 @@ fn owners_of_memory() {
 /// Maps that other threads may update are behind a pointer.
 #[test]
 fn maps() {
-    moves(HashMap::<u64, String>::from([(1, "one".into())]));
-    moves(FlatMap::<u64, String>::from([(1, "one".into())]));
-    let maps = FlatMap::from([(1, FlatMap::new()), (2, FlatMap::new())]);
+    moves(Arc::new(HashMap::<u64, String>::from([(1, "one".into())])));
+    let maps = FlatMap::from([(1, Box::new(FlatMap::new())), (2, Box::default())]);
     let pinned = maps.pin();
     let inner = pinned.get(&1).unwrap();
-    maps.resize_to(4096).unwrap();
+    maps.reserve(5000);
     inner.pin().insert("a", 1);
     assert_eq!(pinned.get(&1).unwrap().get_copied("a"), Some(1), "the moved map is the same");
 }
@@ -67,6 +67,6 @@ fn functions() {
     }
     let functions: FlatMap<&str, fn(u64) -> u64> = FlatMap::new();
     functions.pin().insert("double", double);
-    functions.resize_to(4096).unwrap();
+    functions.reserve(5000);
     assert_eq!(functions.pin().get("double").unwrap()(4), 8);
 }

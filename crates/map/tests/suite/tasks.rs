@@ -10,7 +10,7 @@ use std::thread;
 
 use relativist::PrivateMap;
 
-use super::reclaim;
+use crate::reclaim;
 use crate::tracked::{Tally, Tracked};
 
 const TASKS: u64 = 4000;
@@ -116,7 +116,7 @@ fn tasks_of_smol() {
 #[test]
 fn a_single_thread_is_enough() {
     static TALLY: Tally = Tally::new();
-    const CHANGES: u64 = 300_000;
+    const CHANGES: u64 = 100_000;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let shared = Shared::new(&TALLY);
     let (begun, changes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

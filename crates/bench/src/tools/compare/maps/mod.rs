@@ -52,8 +52,8 @@ pub struct MapOptions {
     distributions: Vec<Distribution>,
 
     /// Make maps without initial capacity, so that they grow while they are filled. Applies to the
-    /// workloads that otherwise reserve room for all entries: all but grow, latency, memory, many and
-    /// short-lived
+    /// workloads that otherwise reserve room for all entries: all but grow, latency, memory, many
+    /// and short-lived
     #[arg(long)]
     grow: bool,
 
@@ -340,8 +340,7 @@ fn fresh<'a, const N: usize>(
     settings.into_iter().map(job).collect()
 }
 
-/// Lets threads do their shares of the work on each map, which `work` does and returns the number of
-/// wrong results of.
+/// Lets threads do their shares of `work` on each map. It returns the number of wrong results.
 fn in_shares(
     context: Context<'_, Maps>,
     setting: &Setting,

@@ -112,7 +112,7 @@ impl Current {
     /// Publishes `new` if `old` is still the array of the table.
     pub(crate) fn replace<E, F>(&self, old: Array<'_, E, F>, new: Array<'_, E, F>) -> bool {
         // AcqRel: Release pairs with the Acquire in `load`. The fence makes the exchange a full
-        // barrier, because a lookup by this thread must not overtake a clear (T3). Relaxed: a
+        // barrier, because a lookup by this thread must not overtake a clear (B3). Relaxed: a
         // caller that fails loads again.
         // litmus: bucket-array, bucket-update-then-lookup
         let is_replaced = self.0.compare_exchange(old.header.as_ptr(), new.header.as_ptr(), AcqRel, Relaxed).is_ok();
@@ -554,16 +554,16 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
         // Acquire: pairs with the Release of `set_word` and the exchanges. Live inline slots are
         // seen as they were written. If the bucket has moved, the next array is seen with its
         // entries. What a lookup does not find any more, a later one does not find either.
-        // litmus: bucket-inline-entry, bucket-later-entry, bucket-boxed-tag, bucket-boxed-tag-cleared
-        // litmus: bucket-filter, bucket-filter-cleared, bucket-moved-later, bucket-moved, bucket-next
-        // litmus: bucket-removed, bucket-removed-after, bucket-stamp, bucket-vacated
+        // litmus: bucket-inline-entry, bucket-later-entry, bucket-moved-later, bucket-boxed-tag
+        // litmus: bucket-boxed-tag-cleared, bucket-filter, bucket-filter-cleared, bucket-moved
+        // litmus: bucket-next, bucket-removed, bucket-removed-after, bucket-stamp, bucket-vacated
         Word::from_bits(self.word.load(Acquire))
     }
 
     /// Sets the word. The caller holds the lock, or no other thread can find the segment.
     #[inline(always)]
     pub(crate) fn set_word(self, word: Word) {
-        // Release: pairs with the Acquire in `word`. The order of several words is seen, too.
+        // Release: pairs with the Acquire in `word`. Whoever sees a word sees those set before it.
         // litmus: bucket-later-entry, bucket-filter, bucket-moved-later, bucket-moved, bucket-next
         // litmus: bucket-wake
         self.word.store(word.bits(), Release);
@@ -573,10 +573,10 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
     #[inline(always)]
     pub(crate) fn exchange_word(self, word: Word) {
         // AcqRel: Release pairs with the Acquire in `word` and `try_exchange`. An exchange, because
-        // a lookup by this thread must not overtake the store (T3), nor the look at sleeping
+        // a lookup by this thread must not overtake the store (B3), nor the look at sleeping
         // threads, which follows.
-        // litmus: bucket-inline-entry, bucket-locked, bucket-boxed-tag-cleared, bucket-filter-cleared
-        // litmus: bucket-removed, bucket-update-then-lookup
+        // litmus: bucket-inline-entry, bucket-locked, bucket-boxed-tag-cleared
+        // litmus: bucket-filter-cleared, bucket-removed, bucket-update-then-lookup
         self.word.swap(word.bits(), AcqRel);
     }
 

@@ -252,8 +252,8 @@ mod boxed {
 
     #[inline(always)]
     pub(super) fn take(slot: &Slot) {
-        // Release: pairs with the Acquire in `get`. Lookups that find the null see what came before,
-        // as with any other pointer.
+        // Release: pairs with the Acquire in `get`. Lookups that find the null see what came
+        // before, as with any other pointer.
         // litmus: bucket-boxed-removed
         slot.store(null_mut(), Release);
     }

@@ -112,9 +112,9 @@ impl Current {
     /// Publishes `new` if `old` is still the array of the table.
     pub(crate) fn replace<E, F>(&self, old: Array<'_, E, F>, new: Array<'_, E, F>) -> bool {
         // AcqRel: Release pairs with the Acquire in `load`. The fence makes the exchange a full
-        // barrier, because a lookup by this thread must not overtake a clear (T3). Relaxed: a
+        // barrier, because a lookup by this thread must not overtake a clear (B3). Relaxed: a
         // caller that fails loads again.
-        // litmus: bucket-array
+        // litmus: bucket-array, bucket-update-then-lookup
         let is_replaced = self.0.compare_exchange(old.header.as_ptr(), new.header.as_ptr(), AcqRel, Relaxed).is_ok();
         full_fence();
         is_replaced
@@ -232,6 +232,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
             self.header.drop_in_place();
             memory::deallocate(self.header.cast(), layout);
             // AcqRel: the last one sees what the others did.
+            // litmus: bucket-family
             if family.as_ref().arrays.fetch_sub(1, AcqRel) == 1 {
                 drop(Box::from_raw(family.as_ptr()));
             }
@@ -550,18 +551,21 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
 
     #[inline(always)]
     pub(crate) fn word(self) -> Word {
-        // Acquire: pairs with the Release of `set_word`, `unlock` and the exchanges. Live slots are
+        // Acquire: pairs with the Release of `set_word` and the exchanges. Live inline slots are
         // seen as they were written. If the bucket has moved, the next array is seen with its
-        // entries.
-        // litmus: bucket-inline-entry, bucket-boxed-tag, bucket-moved
+        // entries. What a lookup does not find any more, a later one does not find either.
+        // litmus: bucket-inline-entry, bucket-later-entry, bucket-moved-later, bucket-boxed-tag
+        // litmus: bucket-boxed-tag-cleared, bucket-filter, bucket-filter-cleared, bucket-moved
+        // litmus: bucket-next, bucket-removed, bucket-removed-after, bucket-stamp, bucket-vacated
         Word::from_bits(self.word.load(Acquire))
     }
 
     /// Sets the word. The caller holds the lock, or no other thread can find the segment.
     #[inline(always)]
     pub(crate) fn set_word(self, word: Word) {
-        // Release: pairs with the Acquire in `word`.
-        // litmus: bucket-boxed-tag, bucket-filter
+        // Release: pairs with the Acquire in `word`. Whoever sees a word sees those set before it.
+        // litmus: bucket-later-entry, bucket-filter, bucket-moved-later, bucket-moved, bucket-next
+        // litmus: bucket-wake
         self.word.store(word.bits(), Release);
     }
 
@@ -569,18 +573,22 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
     #[inline(always)]
     pub(crate) fn exchange_word(self, word: Word) {
         // AcqRel: Release pairs with the Acquire in `word` and `try_exchange`. An exchange, because
-        // a lookup by this thread must not overtake the store (T3), nor the look at sleeping
+        // a lookup by this thread must not overtake the store (B3), nor the look at sleeping
         // threads, which follows.
-        // litmus: bucket-inline-entry, bucket-locked, bucket-moved, bucket-update-then-lookup
+        // litmus: bucket-inline-entry, bucket-locked, bucket-boxed-tag-cleared
+        // litmus: bucket-filter-cleared, bucket-removed, bucket-update-then-lookup
         self.word.swap(word.bits(), AcqRel);
     }
 
     /// Replaces the word of a first segment, if it still is `word`.
     #[inline(always)]
     pub(crate) fn try_exchange(self, word: Word, new: Word) -> bool {
-        // AcqRel: Acquire pairs with the Release of `exchange_word`; Release keeps publishing the
-        // entries to readers that load this word. Relaxed: a caller that fails loads again.
-        // litmus: bucket-locked, bucket-removed
+        // AcqRel: Acquire pairs with the Release of `exchange_word`. Release: whoever sees an entry
+        // removed sees what this thread has seen before. An exchange, because a lock and a removal
+        // exclude each other, and the word keeps publishing the entries of other slots. Relaxed: a
+        // caller that fails loads again.
+        // litmus: bucket-locked, bucket-removed, bucket-removed-once, bucket-removed-after
+        // litmus: bucket-stamp, bucket-update-then-lookup
         self.word.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed).is_ok()
     }
 

@@ -316,7 +316,7 @@ static SLEEPERS: Sleepers = Sleepers::new();
 /// plain stores.
 pub(crate) fn wake_all<'g, E: 'g, F: Form + 'g>(buckets: impl Iterator<Item = Segment<'g, E, F>>) {
     // Makes the stores visible before this looks for sleeping threads.
-    // litmus: sleep
+    // litmus: bucket-wake
     full_fence();
     #[cfg(not(relativist_loom))]
     if SLEEPERS.any() {

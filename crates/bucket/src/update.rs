@@ -158,11 +158,10 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
             if let Some((slot, found)) = found
                 && !word.is_locked()
             {
-                // The stamp is loaded after the word, so it is not older than one that it replaces.
                 // If the word is the same now, the slot still has this entry: a slot that another
                 // thread has vacated is not used again in this section.
                 let is_removed = first.try_exchange(word, word.with_vacated(slot, F::Domain::begun(self.guard())));
-                // Makes the exchange a full barrier, like the one that unlocks a bucket (T3).
+                // Makes the exchange a full barrier, like the one that unlocks a bucket (B3).
                 // litmus: bucket-update-then-lookup
                 fence_after_exchange();
                 if is_removed {

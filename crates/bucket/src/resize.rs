@@ -156,20 +156,23 @@ impl<E, F: Form> Section<'_, E, F> {
         let targets = array.len().min(next.len());
         let chunk = CHUNK.min(targets);
         let first = array.claim() % (targets / chunk) * chunk;
-        let moved = if next.len() > array.len() {
+        let mut moved = 0;
+        if next.len() > array.len() {
             let mut hashed = Hashed::default();
-            let mut split = |bucket| self.split(array, bucket, next, keys, &mut hashed);
-            let is_moved = |&bucket: &usize| {
-                let split = split(bucket);
+            for bucket in first..first + chunk {
+                let split = self.split(array, bucket, next, keys, &mut hashed);
                 has_failed |= split == Split::Failed;
-                split == Split::Moved
-            };
-            (first..first + chunk).filter(is_moved).count()
+                moved += usize::from(split == Split::Moved);
+                // `Hash` may block in the next bucket. Then other threads end the resize.
+                if !array.moves_by_windows(next.bits()) && array.count_moved(std::mem::take(&mut moved)) {
+                    self.finish(array, next);
+                }
+            }
         } else {
             let sources = array.len() / next.len();
             let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
-            (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources
-        };
+            moved = (first..first + chunk).map(merge).filter(|&is_moved| is_moved).count() * sources;
+        }
         if array.count_moved(moved) {
             self.finish(array, next);
         }

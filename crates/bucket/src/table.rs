@@ -486,7 +486,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::form::{Inline, Relocatable};
+    use crate::form::Inline;
+    use crate::relocate::Relocatable;
 
     struct Number(u64);
 

@@ -89,6 +89,39 @@ impl<E, F> PartialEq for Array<'_, E, F> {
     }
 }
 
+/// Arrays of at least this size are mapped, in huge pages: a program that grows a table needs the
+/// memory of the old array for other things, and an allocator may keep it. Smaller ones come from
+/// the allocator, because the kernel takes long to map and unmap memory.
+const MIN_MAPPED: usize = 8 << 20;
+
+/// Returns memory of which the first `zeroed` bytes are zero.
+fn allocate(layout: Layout, zeroed: usize) -> Option<NonNull<u8>> {
+    if layout.size() >= MIN_MAPPED {
+        return memory::allocate_zeroed(layout);
+    }
+    // SAFETY: the size is not zero.
+    let memory = NonNull::new(unsafe { alloc(layout) })?;
+    // SAFETY: fresh memory.
+    unsafe { memory.write_bytes(0, zeroed) };
+    Some(memory)
+}
+
+/// Frees memory.
+///
+/// # Safety
+///
+/// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
+unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if layout.size() >= MIN_MAPPED {
+            memory::free(memory, layout);
+        } else {
+            dealloc(memory.as_ptr(), layout);
+        }
+    }
+}
+
 /// The array of a table.
 pub(crate) struct Current(AtomicPtr<Header>);
 
@@ -165,12 +198,10 @@ impl<'a, E, F: Form> Array<'a, E, F> {
     fn allocate(bits: u32, window_shift: u32, family: NonNull<Family>) -> Result<Self, AllocError> {
         let failed = AllocError { buckets: 1usize.checked_shl(bits) };
         let (layout, groups) = Self::layout(bits).ok_or(failed)?;
-        let memory = memory::allocate(layout).ok_or(failed)?;
         // An inline slot is written before its word shows it. A boxed one must hold no pointer
         // before: an update sets the tag first.
         let zeroed = if F::BOXED { layout.size() } else { groups };
-        // SAFETY: fresh memory of this size.
-        unsafe { memory.write_bytes(0, zeroed) };
+        let memory = allocate(layout, zeroed).ok_or(failed)?;
         // SAFETY: in the fresh allocation.
         unsafe {
             memory.cast().write(Header {
@@ -230,7 +261,7 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         // SAFETY: guaranteed by the caller. The family is freed by the last array.
         unsafe {
             self.header.drop_in_place();
-            memory::deallocate(self.header.cast(), layout);
+            free(self.header.cast(), layout);
             // AcqRel: the last one sees what the others did.
             // litmus: bucket-family
             if family.as_ref().arrays.fetch_sub(1, AcqRel) == 1 {

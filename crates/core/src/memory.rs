@@ -1,10 +1,10 @@
-//! Memory for bucket arrays.
+//! Zeroed memory for bucket arrays.
 //!
 //! Large arrays are mapped directly from the kernel, in huge pages if available: with small pages
 //! each random access would miss the TLB. The global allocator is not used for these, because it
 //! may write zeros into small pages to provide aligned and zeroed memory.
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Returns zeroed memory of this layout, or `None`.
@@ -30,38 +30,6 @@ pub unsafe fn free(memory: NonNull<u8>, layout: Layout) {
         // SAFETY: guaranteed by the caller.
         unsafe { dealloc(memory.as_ptr(), layout) };
     }
-}
-
-/// Returns memory of this layout from the global allocator, or `None`. It is not initialised. Large
-/// memory is in huge pages if available.
-pub fn allocate(layout: Layout) -> Option<NonNull<u8>> {
-    assert_ne!(layout.size(), 0);
-    // SAFETY: the size is not zero.
-    let memory = NonNull::new(unsafe { alloc(layout) })?;
-    #[cfg(all(target_os = "linux", not(any(miri, relativist_loom))))]
-    advise_huge(memory, layout.size());
-    Some(memory)
-}
-
-/// Asks the kernel for huge pages for those that lie in this memory.
-#[cfg(all(target_os = "linux", not(any(miri, relativist_loom))))]
-fn advise_huge(memory: NonNull<u8>, size: usize) {
-    let start = memory.addr().get().next_multiple_of(HUGE) - memory.addr().get();
-    let whole = size.saturating_sub(start) / HUGE * HUGE;
-    if whole > 0 {
-        // SAFETY: in the allocation. The advice does not change the memory. A failure is ignored.
-        unsafe { libc::madvise(memory.add(start).as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
-    }
-}
-
-/// Frees memory.
-///
-/// # Safety
-///
-/// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
-pub unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
-    // SAFETY: guaranteed by the caller.
-    unsafe { dealloc(memory.as_ptr(), layout) };
 }
 
 /// The sizes of huge and of small pages on x86-64, and on most Arm systems.

@@ -219,6 +219,8 @@ impl<K, V, S, F: Form> IntoIterator for Map<K, V, S, F> {
     type IntoIter = IntoIter<K, V, F>;
 
     fn into_iter(self) -> IntoIter<K, V, F> {
+        // The hasher is dropped first: if its destructor panicked later, the result would be leaked.
+        drop(self.hashing);
         IntoIter(self.table.into_entries())
     }
 }
@@ -226,7 +228,8 @@ impl<K, V, S, F: Form> IntoIterator for Map<K, V, S, F> {
 impl<K, V, S, F: Form> Map<K, V, S, F> {
     /// Moves the keys out.
     pub fn into_keys(self) -> impl Iterator<Item = K> {
-        self.into_iter().map(|(key, _)| key)
+        // Dropped first: if its destructor panicked later, the key would be leaked.
+        self.into_iter().map(|(key, value)| (drop(value), key).1)
     }
 
     /// Moves the values out.
@@ -236,6 +239,6 @@ impl<K, V, S, F: Form> Map<K, V, S, F> {
     /// assert_eq!(map.into_values().sum::<i32>(), 3);
     /// ```
     pub fn into_values(self) -> impl Iterator<Item = V> {
-        self.into_iter().map(|(_, value)| value)
+        self.into_iter().map(|(key, value)| (drop(key), value).1)
     }
 }

@@ -1,47 +1,35 @@
 //! Makes each call of user code in an operation panic in turn, and checks what is left.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use relativist::{AllocError, Stats, read};
-use relativist_testing::{patience, wait_until};
+use relativist::read;
+use relativist_testing::patience;
 
-use crate::operations::{Map, Operation, Set, builder};
-use crate::parts::{Bench, KEYS, Name, Part};
-use crate::tested::{RESIZED_TO, build, build_set};
+use super::operations::{Effect, MAP, Map, Operation, SET, Set, key, new};
+use crate::parts::{Bench, KEYS, Name, Part, Ticking};
 
-/// What an operation that panics may have done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// All or nothing.
-    Step,
-    /// Some entries are as before, some as after.
-    Entries,
-    /// The same, and some are leaked, as documented.
-    Leaks,
-}
+/// Keys from here on are in maps that grow.
+const OTHERS: u64 = 1000;
 
-/// Keys with values.
-type Contents = BTreeMap<u64, u64>;
-
-/// What the suite needs of maps, sets and tables.
-pub trait Subject: Send + Sync + Sized + 'static {
+/// What the suite needs of maps and sets.
+trait Subject: Send + Sync + Sized + 'static {
     /// Holds the keys 0 to 3.
     fn new() -> Self;
     fn iterated(&self) -> Vec<(u64, u64)>;
     fn found(&self, key: u64) -> Option<u64>;
     fn len(&self) -> usize;
+    fn room(&self) -> usize;
     fn put(&self, key: u64, value: u64);
     fn remove(&self, key: u64);
-    fn resize_to(&self, buckets: usize) -> Result<(), AllocError>;
-    fn stats(&self) -> Stats;
+    fn grow_and_shrink(&self);
 }
 
 impl Subject for Map {
     fn new() -> Self {
-        let map: Self = build(builder());
+        let map = Self::with_hasher(Ticking::default());
         (0..4).for_each(|n| map.put(n, n + 10));
         map
     }
@@ -58,6 +46,10 @@ impl Subject for Map {
         Self::len(self)
     }
 
+    fn room(&self) -> usize {
+        self.capacity()
+    }
+
     fn put(&self, key: u64, value: u64) {
         self.pin().insert(Part::new(key), Part::new(value));
     }
@@ -66,19 +58,19 @@ impl Subject for Map {
         self.pin().remove(&Name(key));
     }
 
-    fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        Self::resize_to(self, buckets)
-    }
-
-    fn stats(&self) -> Stats {
-        Self::stats(self)
+    fn grow_and_shrink(&self) {
+        self.reserve(1000);
+        // Waits several times for readers if it is large.
+        if self.len() < 100 {
+            self.shrink_to_fit().unwrap();
+        }
     }
 }
 
 /// Elements are their own values.
 impl Subject for Set {
     fn new() -> Self {
-        let set: Self = build_set(builder());
+        let set = Self::with_hasher(Ticking::default());
         (0..4).for_each(|n| set.put(n, n));
         set
     }
@@ -95,6 +87,10 @@ impl Subject for Set {
         Self::len(self)
     }
 
+    fn room(&self) -> usize {
+        self.as_map().capacity()
+    }
+
     fn put(&self, key: u64, _: u64) {
         self.pin().replace(Part::new(key));
     }
@@ -103,35 +99,35 @@ impl Subject for Set {
         self.pin().remove(&Name(key));
     }
 
-    fn resize_to(&self, buckets: usize) -> Result<(), AllocError> {
-        self.as_map().resize_to(buckets)
-    }
-
-    fn stats(&self) -> Stats {
-        self.as_map().stats()
+    fn grow_and_shrink(&self) {
+        self.as_map().reserve(1000);
+        if self.len() < 100 {
+            self.as_map().shrink_to_fit().unwrap();
+        }
     }
 }
+
+/// Keys with values, without the other keys.
+type Contents = BTreeMap<u64, u64>;
 
 /// Returns what the subject holds. Checks that iteration, lookups and count agree.
 fn contents(subject: &impl Subject) -> Contents {
     let iterated = subject.iterated();
-    let contents: Contents = iterated.iter().copied().collect();
-    assert_eq!((contents.len(), subject.len()), (iterated.len(), iterated.len()), "{iterated:?}");
+    let all: Contents = iterated.iter().copied().collect();
+    assert_eq!((all.len(), subject.len()), (iterated.len(), iterated.len()), "{iterated:?}");
+    let contents: Contents = all.into_iter().filter(|&(key, _)| key < OTHERS).collect();
     let found = (0..KEYS).filter_map(|n| Some((n, subject.found(n)?)));
     assert_eq!(contents, found.collect());
     contents
 }
 
-/// Updates all keys, grows and shrinks, and then restores all entries.
+/// Updates all keys, grows and shrinks, and then restores all entries. The caller is not in a
+/// section.
 fn use_it(subject: &impl Subject) {
     let before = contents(subject);
     (0..KEYS).for_each(|n| subject.put(n, n));
     assert_eq!(contents(subject), (0..KEYS).map(|n| (n, n)).collect());
-    for buckets in [32, 2] {
-        subject.resize_to(buckets).unwrap();
-        assert_eq!(subject.stats().buckets, buckets);
-        assert_eq!(subject.stats().entries, subject.len());
-    }
+    subject.grow_and_shrink();
     (0..KEYS).for_each(|n| subject.remove(n));
     assert_eq!(contents(subject), Contents::new());
     before.iter().for_each(|(&n, &value)| subject.put(n, value));
@@ -139,7 +135,7 @@ fn use_it(subject: &impl Subject) {
 }
 
 /// Uses the subject on another thread, so that the test fails instead of hanging if a lock is still
-/// held. Then on this thread, which would panic if it counted as holding a lock.
+/// held.
 fn assert_usable<S: Subject>(subject: &Arc<S>) {
     let (done, ended) = channel();
     let (bench, shared) = (Bench::current(), Arc::clone(subject));
@@ -152,29 +148,33 @@ fn assert_usable<S: Subject>(subject: &Arc<S>) {
     ended.recv_timeout(patience()).expect("the map cannot be used: a lock may still be held");
     thread.join().unwrap();
     assert!(!relativist_rcu::is_reading(), "a read section is still open");
-    use_it(&**subject);
 }
 
-/// Whether a resize is in progress, and to what size.
-#[derive(Debug, Clone, Copy)]
+/// What goes on while operations run.
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Setting {
     AtRest,
-    ResizingTo(usize),
+    /// Some buckets have moved to a larger array. A reader stays, because of whom no slot of a flat
+    /// map is used again.
+    Growing,
 }
 
 impl Setting {
-    /// Runs `act` at rest, or during a resize: the new array is published, and a reader delays the
-    /// rest.
-    fn run<S: Subject>(self, subject: &Arc<S>, act: impl FnOnce()) {
-        let Self::ResizingTo(buckets) = self else { return act() };
+    fn new<S: Subject>(self) -> (Arc<S>, Option<Reader>) {
+        let subject = S::new();
+        if self == Self::AtRest {
+            return (Arc::new(subject), None);
+        }
         let reader = Reader::enter();
-        let resized = Arc::clone(subject);
-        let resizer = thread::spawn(move || resized.resize_to(buckets).unwrap());
-        wait_until("the new array", || subject.stats().buckets == buckets);
-        act();
-        contents(&**subject);
-        drop(reader);
-        resizer.join().unwrap();
+        let put = |n: u64| {
+            subject.put(n, n);
+            n
+        };
+        // Large enough that one thread does not move all buckets at once. Growth begins somewhat
+        // later than there is room for.
+        let n = (OTHERS..).map(put).find(|_| subject.len() > 400 && subject.len() > subject.room()).expect("no end");
+        (n + 1..n + 16).for_each(|n| _ = put(n));
+        (Arc::new(subject), Some(reader))
     }
 }
 
@@ -183,13 +183,12 @@ struct Reader(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Reader {
     fn enter() -> Self {
-        let (leave, left): (_, Receiver<()>) = channel();
-        let (entered, inside) = channel();
+        let ((leave, left), (entered, inside)) = (channel::<()>(), channel());
         let thread = thread::spawn(move || {
             let _guard = read();
             entered.send(()).unwrap();
             // Returns when the sender is dropped.
-            let _ = left.recv();
+            _ = left.recv();
         });
         inside.recv().unwrap();
         Self(Some((leave, thread)))
@@ -204,38 +203,37 @@ impl Drop for Reader {
     }
 }
 
-/// Makes each call of user code panic in turn, in each operation. Returns the number of panics.
-fn explore<S: Subject>(operations: &[&[Operation<S>]], setting: Setting) -> u64 {
-    operations.iter().copied().flatten().map(|operation| explore_one(operation, setting)).sum()
-}
-
-fn explore_one<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setting) -> u64 {
+/// Makes each call of user code in an operation panic in turn. Returns the number of panics.
+fn explore<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setting) -> u64 {
     let bench = Bench::current();
     let attempt = |n| {
         let before = bench.tally.live();
-        let subject = Arc::new(S::new());
-        let mut fired = false;
-        setting.run(&subject, || fired = bench.fires(n, || operation(&subject)));
+        let (subject, reader) = setting.new::<S>();
+        let fired = bench.fires(n, || operation(&subject));
         let now = contents(&*subject);
+        drop(reader);
         assert_usable(&subject);
         drop(subject);
         relativist_rcu::barrier();
-        bench.tally.assert_live(if effect == Effect::Leaks { bench.tally.live() } else { before });
+        bench.tally.assert_live(before);
         (fired, now)
     };
     let before = contents(&S::new());
     let (_, after) = attempt(u64::MAX);
-    for n in 1.. {
+    let (mut n, mut panics) = (1, 0);
+    loop {
         let _running = Running(name, n, setting);
         let (fired, now) = attempt(n);
         let is_one_of_both = |key| [&before, &after].iter().any(|contents| contents.get(&key) == now.get(&key));
         assert!((0..KEYS).all(is_one_of_both), "{before:?} became {now:?} instead of {after:?}");
         assert!(effect != Effect::Step || now == before || now == after, "half done: {now:?}");
         if !fired {
-            return n - 1;
+            return panics;
         }
+        panics += 1;
+        // During a growth, an operation that helps has many calls that are alike.
+        n += if setting == Setting::AtRest { 1 } else { 1 + n / 4 };
     }
-    unreachable!("some attempt is the last")
 }
 
 /// Prints what failed.
@@ -252,17 +250,62 @@ impl Drop for Running {
 /// Only one test runs at a time: the readers of one would delay the others.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    Bench::set_up();
+    alone
 }
 
-/// Runs all operations of a subject, at rest and during resizes; those in `waiting` only at rest.
-pub fn test<S: Subject>(operations: &[&[Operation<S>]], waiting: &[&[Operation<S>]]) {
+fn test<S: Subject>(operations: &[Operation<S>]) {
     let _alone = alone();
-    Bench::set_up();
-    let panics = explore(operations, Setting::AtRest) + explore(waiting, Setting::AtRest);
-    println!("{panics} panics at rest");
-    for &buckets in RESIZED_TO {
-        let panics = explore(operations, Setting::ResizingTo(buckets));
-        println!("{panics} panics during a resize to {buckets} buckets");
+    for setting in [Setting::AtRest, Setting::Growing] {
+        // The reader would not leave.
+        let ends = |(name, ..): &&Operation<S>| setting == Setting::AtRest || !name.ends_with("with the destructors");
+        let panics: u64 = operations.iter().filter(ends).map(|operation| explore(operation, setting)).sum();
+        println!("{panics} panics, {setting:?}");
+    }
+}
+
+#[test]
+fn maps_survive_each_panic() {
+    test(MAP);
+}
+
+#[test]
+fn sets_survive_each_panic() {
+    test(SET);
+}
+
+/// Makes a map larger, by hand or by insertions, while the `n`-th call of user code panics. Returns
+/// whether there was such a call.
+fn grow_with_panic(n: u64, grow: fn(&Map)) -> bool {
+    const ENTRIES: u64 = 40;
+    let bench = Bench::current();
+    let live = bench.tally.live();
+    let map = Map::with_hasher(Ticking::default());
+    (0..ENTRIES).for_each(|n| _ = map.pin().insert(key(n), new()));
+    let fired = bench.fires(n, || grow(&map));
+    let mut keys: Vec<u64> = map.pin().keys().map(Part::n).collect();
+    keys.sort_unstable();
+    assert!(keys.len() == map.len() && keys.iter().zip(0..).all(|(&key, n)| key == n), "{keys:?}");
+    assert!(keys.len() as u64 >= ENTRIES && keys.iter().all(|&n| map.pin().contains_key(&Name(n))));
+    map.reserve(2000);
+    assert!(map.capacity() >= 2000, "the growth goes on");
+    if n % 2 == 0 {
+        map.pin().clear();
+        assert_eq!((map.len(), map.pin().iter().count()), (0, 0));
+    }
+    drop(map);
+    bench.tally.assert_live(live);
+    fired
+}
+
+/// A panic of `Hash` while entries move goes no further, and no entry is lost.
+#[test]
+fn growth_survives_each_panic() {
+    let _alone = alone();
+    let growths: [fn(&Map); 2] =
+        [|map| map.reserve(500), |map| (40..200).for_each(|n| _ = map.pin().insert(key(n), new()))];
+    for grow in growths {
+        assert!((1..).step_by(3).take_while(|&n| grow_with_panic(n, grow)).count() < 5000);
     }
 }

@@ -11,29 +11,44 @@
 //! * No lock is held: any thread can update all keys, and the table can grow and shrink.
 //! * Every key and value is dropped once: none is alive when the map is gone and readers have left.
 //!
-//! Lists of operations cover the public interface (`coverage.rs` checks that). What happens without
+//! Lists of operations cover the public functions (`coverage.rs` checks that). What happens without
 //! memory is in `exhaustion.rs`.
+#![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
 
 mod coverage;
-mod explore;
-mod operations;
 mod parts;
-mod tested;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]
 mod tracked;
 
-use explore::test;
-use operations::{MAP, MAP_WAITING, SET, SET_WAITING};
+#[path = "."]
+mod boxed {
+    use relativist::Boxed as Form;
+    mod explore;
+    mod operations;
 
-#[test]
-fn maps_survive_each_panic() {
-    test(&[MAP], &[MAP_WAITING]);
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let of_maps = operations::MAP.iter().map(|(name, ..)| *name);
+        of_maps.chain(operations::SET.iter().map(|(name, ..)| *name))
+    }
 }
 
-#[test]
-fn sets_survive_each_panic() {
-    test(&[SET], &[SET_WAITING]);
+#[path = "."]
+mod inline {
+    use relativist::Inline as Form;
+    #[allow(clippy::duplicate_mod, reason = "it is compiled for each form")]
+    mod explore;
+    #[allow(clippy::duplicate_mod, reason = "as above")]
+    mod operations;
+}
+
+#[path = "."]
+mod private {
+    use relativist::Private as Form;
+    #[allow(clippy::duplicate_mod, reason = "it is compiled for each form")]
+    mod explore;
+    #[allow(clippy::duplicate_mod, reason = "as above")]
+    mod operations;
 }

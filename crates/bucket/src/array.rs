@@ -344,8 +344,8 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         relativist_core::prefetch::prefetch(self.parts(self.bucket_of(hash)).0.as_ptr());
     }
 
-    /// Prefetches entries that a walk over the buckets will soon get to, if they have memory of their
-    /// own.
+    /// Prefetches entries that a walk over the buckets will soon get to, if they have memory of
+    /// their own.
     #[inline(always)]
     pub(crate) fn prefetch_entries_after(self, bucket: usize) {
         /// A number of buckets.

@@ -276,7 +276,8 @@ mod tests {
     }
 
     /// A vacated slot is free again when two grace periods have ended, and not while the number of
-    /// the one that has begun is ahead of those that have ended, whatever the numbers are modulo 64.
+    /// the one that has begun is ahead of those that have ended, whatever the numbers are modulo
+    /// 64.
     #[test]
     fn vacated_slots_age() {
         for begun in 0..200 {

@@ -10,8 +10,8 @@ use relativist_testing::{ROUNDS, assert_meet};
 
 use crate::scene::{Chosen, Entry, Random};
 
-/// B1, B7: keys that stay are found by each lookup, and seen once by each iteration, while other keys
-/// come and go, and the table grows and shrinks.
+/// B1, B7: keys that stay are found by each lookup, and seen once by each iteration, while other
+/// keys come and go, and the table grows and shrinks.
 fn residents_are_found<F: Holds<Entry>>(shared: u64, rounds: u64)
 where
     Table<Entry, F>: Sync,

@@ -29,7 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from support import ROOT, TARGET, debian_sh
 
 # Those whose atomic accesses have tests.
-CRATES = ["core", "rcu", "table", "map", "cache"]
+CRATES = ["core", "rcu", "bucket", "table", "map", "cache"]
 TESTS = ROOT / "proofs/litmus"
 WORK = TARGET / "litmus"
 HERD = TARGET / "herd7"

@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-RUN = "2026-11-26-xeon-2-cores"
-MACHINE = "Intel Xeon (Granite Rapids), two threads on two virtual cores, 2026-11-26"
+RUN = "2026-11-27-xeon-2-cores"
+MACHINE = "Intel Xeon (family 6, model 167), one thread on two virtual cores, 2026-11-27"
 # Tables in medians.csv, their names in the plot, and whether they are ours.
 TABLES = [
     ("relativist flat", "FlatMap", True),
@@ -14,13 +14,12 @@ TABLES = [
     ("scc::HashIndex", "scc::HashIndex", False),
     ("scc::HashMap", "scc::HashMap", False),
     ("dashmap", "dashmap", False),
-    ("boost::concurrent_flat_map", "boost", False),
 ]
 # Workload and detail in medians.csv, and the title of the panel.
 PANELS = [
     ("hit", "", "hits"),
+    ("dependent", "", "dependent lookups"),
     ("miss", "", "misses"),
-    ("matrix", "uniform 10 % updates", "10 % updates"),
     ("matrix", "uniform 50 % updates", "50 % updates"),
 ]
 SIZES = [(1 << 16, "2^16 entries"), (1 << 20, "2^20 entries")]
@@ -34,7 +33,7 @@ CUT = 6
 
 def medians():
     with open(HERE.parent / RUN / "medians.csv", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["kind"] == "u64" and row["threads"] == "2"]
+        rows = [row for row in csv.DictReader(file) if row["kind"] == "u64" and row["threads"] == "1"]
     rows = [row for row in rows if row["run"] in ("lookups", "updates")]
     return {(row["workload"], row["detail"], int(row["entries"]), row["table"]): float(row["median"]) for row in rows}
 

@@ -89,6 +89,39 @@ impl<E, F> PartialEq for Array<'_, E, F> {
     }
 }
 
+/// Arrays of at least this size are mapped, in huge pages: a program that grows a table needs the
+/// memory of the old array for other things, and an allocator may keep it. Smaller ones come from
+/// the allocator, because the kernel takes long to map and unmap memory.
+const MIN_MAPPED: usize = 8 << 20;
+
+/// Returns memory of which the first `zeroed` bytes are zero.
+fn allocate(layout: Layout, zeroed: usize) -> Option<NonNull<u8>> {
+    if layout.size() >= MIN_MAPPED {
+        return memory::allocate_zeroed(layout);
+    }
+    // SAFETY: the size is not zero.
+    let memory = NonNull::new(unsafe { alloc(layout) })?;
+    // SAFETY: fresh memory.
+    unsafe { memory.write_bytes(0, zeroed) };
+    Some(memory)
+}
+
+/// Frees memory.
+///
+/// # Safety
+///
+/// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
+unsafe fn free(memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if layout.size() >= MIN_MAPPED {
+            memory::free(memory, layout);
+        } else {
+            dealloc(memory.as_ptr(), layout);
+        }
+    }
+}
+
 /// The array of a table.
 pub(crate) struct Current(AtomicPtr<Header>);
 
@@ -112,9 +145,9 @@ impl Current {
     /// Publishes `new` if `old` is still the array of the table.
     pub(crate) fn replace<E, F>(&self, old: Array<'_, E, F>, new: Array<'_, E, F>) -> bool {
         // AcqRel: Release pairs with the Acquire in `load`. The fence makes the exchange a full
-        // barrier, because a lookup by this thread must not overtake a clear (T3). Relaxed: a
+        // barrier, because a lookup by this thread must not overtake a clear (B3). Relaxed: a
         // caller that fails loads again.
-        // litmus: bucket-array
+        // litmus: bucket-array, bucket-update-then-lookup
         let is_replaced = self.0.compare_exchange(old.header.as_ptr(), new.header.as_ptr(), AcqRel, Relaxed).is_ok();
         full_fence();
         is_replaced
@@ -165,12 +198,10 @@ impl<'a, E, F: Form> Array<'a, E, F> {
     fn allocate(bits: u32, window_shift: u32, family: NonNull<Family>) -> Result<Self, AllocError> {
         let failed = AllocError { buckets: 1usize.checked_shl(bits) };
         let (layout, groups) = Self::layout(bits).ok_or(failed)?;
-        let memory = memory::allocate(layout).ok_or(failed)?;
         // An inline slot is written before its word shows it. A boxed one must hold no pointer
         // before: an update sets the tag first.
         let zeroed = if F::BOXED { layout.size() } else { groups };
-        // SAFETY: fresh memory of this size.
-        unsafe { memory.write_bytes(0, zeroed) };
+        let memory = allocate(layout, zeroed).ok_or(failed)?;
         // SAFETY: in the fresh allocation.
         unsafe {
             memory.cast().write(Header {
@@ -230,8 +261,9 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         // SAFETY: guaranteed by the caller. The family is freed by the last array.
         unsafe {
             self.header.drop_in_place();
-            memory::deallocate(self.header.cast(), layout);
+            free(self.header.cast(), layout);
             // AcqRel: the last one sees what the others did.
+            // litmus: bucket-family
             if family.as_ref().arrays.fetch_sub(1, AcqRel) == 1 {
                 drop(Box::from_raw(family.as_ptr()));
             }
@@ -312,8 +344,8 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         relativist_core::prefetch::prefetch(self.parts(self.bucket_of(hash)).0.as_ptr());
     }
 
-    /// Prefetches entries that a walk over the buckets will soon get to, if they have memory of their
-    /// own.
+    /// Prefetches entries that a walk over the buckets will soon get to, if they have memory of
+    /// their own.
     #[inline(always)]
     pub(crate) fn prefetch_entries_after(self, bucket: usize) {
         /// A number of buckets.
@@ -550,18 +582,21 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
 
     #[inline(always)]
     pub(crate) fn word(self) -> Word {
-        // Acquire: pairs with the Release of `set_word`, `unlock` and the exchanges. Live slots are
+        // Acquire: pairs with the Release of `set_word` and the exchanges. Live inline slots are
         // seen as they were written. If the bucket has moved, the next array is seen with its
-        // entries.
-        // litmus: bucket-inline-entry, bucket-boxed-tag, bucket-moved
+        // entries. What a lookup does not find any more, a later one does not find either.
+        // litmus: bucket-inline-entry, bucket-later-entry, bucket-moved-later, bucket-boxed-tag
+        // litmus: bucket-boxed-tag-cleared, bucket-filter, bucket-filter-cleared, bucket-moved
+        // litmus: bucket-next, bucket-removed, bucket-removed-after, bucket-stamp, bucket-vacated
         Word::from_bits(self.word.load(Acquire))
     }
 
     /// Sets the word. The caller holds the lock, or no other thread can find the segment.
     #[inline(always)]
     pub(crate) fn set_word(self, word: Word) {
-        // Release: pairs with the Acquire in `word`.
-        // litmus: bucket-boxed-tag, bucket-filter
+        // Release: pairs with the Acquire in `word`. Whoever sees a word sees those set before it.
+        // litmus: bucket-later-entry, bucket-filter, bucket-moved-later, bucket-moved, bucket-next
+        // litmus: bucket-wake
         self.word.store(word.bits(), Release);
     }
 
@@ -569,18 +604,22 @@ impl<'a, E, F: Form> Segment<'a, E, F> {
     #[inline(always)]
     pub(crate) fn exchange_word(self, word: Word) {
         // AcqRel: Release pairs with the Acquire in `word` and `try_exchange`. An exchange, because
-        // a lookup by this thread must not overtake the store (T3), nor the look at sleeping
+        // a lookup by this thread must not overtake the store (B3), nor the look at sleeping
         // threads, which follows.
-        // litmus: bucket-inline-entry, bucket-locked, bucket-moved, bucket-update-then-lookup
+        // litmus: bucket-inline-entry, bucket-locked, bucket-boxed-tag-cleared
+        // litmus: bucket-filter-cleared, bucket-removed, bucket-update-then-lookup
         self.word.swap(word.bits(), AcqRel);
     }
 
     /// Replaces the word of a first segment, if it still is `word`.
     #[inline(always)]
     pub(crate) fn try_exchange(self, word: Word, new: Word) -> bool {
-        // AcqRel: Acquire pairs with the Release of `exchange_word`; Release keeps publishing the
-        // entries to readers that load this word. Relaxed: a caller that fails loads again.
-        // litmus: bucket-locked, bucket-removed
+        // AcqRel: Acquire pairs with the Release of `exchange_word`. Release: whoever sees an entry
+        // removed sees what this thread has seen before. An exchange, because a lock and a removal
+        // exclude each other, and the word keeps publishing the entries of other slots. Relaxed: a
+        // caller that fails loads again.
+        // litmus: bucket-locked, bucket-removed, bucket-removed-once, bucket-removed-after
+        // litmus: bucket-stamp, bucket-update-then-lookup
         self.word.compare_exchange(word.bits(), new.bits(), AcqRel, Relaxed).is_ok()
     }
 

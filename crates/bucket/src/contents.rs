@@ -4,8 +4,8 @@
 //! go on there. It overlaps with the clear and counts as having come before it: it has loaded the
 //! array before the clear has replaced it, and an operation that begins later does not find what it
 //! has done. So entries are dropped when all readers have left that may use the old array, and the
-//! arrays to which its buckets may be moving. The number of entries belongs to these arrays as well,
-//! and a new one begins with the empty array.
+//! arrays to which its buckets may be moving. The number of entries belongs to these arrays as
+//! well, and a new one begins with the empty array.
 
 use std::marker::PhantomData;
 use std::mem::{forget, needs_drop};
@@ -200,9 +200,12 @@ fn range_in<E, F: Form>(array: Array<'_, E, F>, bucket: usize, next: Array<'_, E
 /// No thread uses the buckets any more, and their entries are dropped once.
 unsafe fn dispose_of<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) {
     let dispose = |first| {
-        if F::BOXED || needs_drop::<E>() {
-            // SAFETY: guaranteed by the caller.
-            entries_of(first).for_each(|entry| _ = contain(|| unsafe { F::dispose(entry) }));
+        // SAFETY: guaranteed by the caller.
+        let dispose = |entry| unsafe { F::dispose(entry) };
+        if needs_drop::<E>() {
+            entries_of(first).for_each(|entry| _ = contain(|| dispose(entry)));
+        } else if F::BOXED {
+            entries_of(first).for_each(dispose);
         }
         // SAFETY: as above.
         unsafe { free_later(first) };
@@ -212,8 +215,8 @@ unsafe fn dispose_of<E, F: Form>(array: Array<'_, E, F>, buckets: Range<usize>) 
 }
 
 impl<E, F: Form> Drop for Table<E, F> {
-    /// Drops all entries. If the destructor of an entry panics, the other entries are dropped before
-    /// the panic continues. A second panic meanwhile aborts, as in the destructors of std's
+    /// Drops all entries. If the destructor of an entry panics, the other entries are dropped
+    /// before the panic continues. A second panic meanwhile aborts, as in the destructors of std's
     /// collections.
     fn drop(&mut self) {
         // SAFETY: no thread uses the table any more.

@@ -6,7 +6,7 @@ use std::mem::{ManuallyDrop, MaybeUninit, needs_drop};
 use std::ptr::{NonNull, null_mut};
 
 use relativist_core::recycle;
-use relativist_core::sync::{Acquire, AtomicPtr, Release, UnsafeCell};
+use relativist_core::sync::{Acquire, AtomicPtr, Relaxed, Release, UnsafeCell};
 use relativist_rcu::{Domain, DomainGuard, Guard, clock, read};
 
 use crate::relocate::Relocatable;
@@ -74,7 +74,7 @@ pub trait Form: Sized + sealed::Sealed {
     ///
     /// # Safety
     ///
-    /// As for [`Form::get`].
+    /// The caller holds the lock of the bucket.
     #[doc(hidden)]
     unsafe fn window<E>(slot: *const Self::Slot<E>) -> u16;
 
@@ -221,8 +221,8 @@ mod boxed {
 
     #[inline(always)]
     pub(super) fn get<E>(slot: &Slot, expected: Expected) -> Option<NonNull<E>> {
-        // Acquire: pairs with the Release in `put`: the entry is seen as it was made.
-        // litmus: bucket-boxed-entry
+        // Acquire: pairs with the Release in `put` and `take`: the entry is seen as it was made.
+        // litmus: bucket-boxed-entry, bucket-boxed-tag, bucket-boxed-removed
         let pointer = slot.load(Acquire);
         if let Expected::Window(window) = expected
             && (pointer.addr() >> WINDOW_SHIFT) as u16 != window
@@ -236,28 +236,31 @@ mod boxed {
     pub(super) fn put<E>(slot: &Slot, new: Node<E>, window: u16) -> NonNull<E> {
         let entry = new.into_raw();
         let pointer = entry.as_ptr().map_addr(|address| address | (window as usize) << WINDOW_SHIFT);
-        // Release: pairs with the Acquire in `get`.
+        // Release: pairs with the Acquire in `get`. Whoever finds the pointer finds the tag.
         // litmus: bucket-boxed-entry, bucket-boxed-tag
         slot.store(pointer.cast(), Release);
         entry
     }
 
     pub(super) fn copy(from: &Slot, to: &Slot, window: u16) {
-        // Acquire and Release: the lock has ordered the load. The store pairs with `get`.
-        let pointer = from.load(Acquire);
+        // Relaxed: the lock has ordered the load, and no other thread can find the bucket of `to`
+        // before it is published (bucket-moved).
+        let pointer = from.load(Relaxed);
         let bits = (1 << WINDOW_SHIFT) - 1;
-        to.store(pointer.map_addr(|address| address & bits | (window as usize) << WINDOW_SHIFT), Release);
+        to.store(pointer.map_addr(|address| address & bits | (window as usize) << WINDOW_SHIFT), Relaxed);
     }
 
     #[inline(always)]
     pub(super) fn take(slot: &Slot) {
-        // Release: lookups that find the null see what came before, as with any other pointer.
+        // Release: pairs with the Acquire in `get`. Lookups that find the null see what came
+        // before, as with any other pointer.
+        // litmus: bucket-boxed-removed
         slot.store(null_mut(), Release);
     }
 
     pub(super) fn window(slot: &Slot) -> u16 {
-        // Acquire: under the lock, or in a read section.
-        (slot.load(Acquire).addr() >> WINDOW_SHIFT) as u16
+        // Relaxed: ordered by the lock.
+        (slot.load(Relaxed).addr() >> WINDOW_SHIFT) as u16
     }
 }
 

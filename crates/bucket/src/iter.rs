@@ -9,8 +9,8 @@ use crate::form::{Expected, Form};
 use crate::table::{Keys, Section, find_in};
 use crate::word::{Slots, Word};
 
-/// An iterator over the entries of a table. It sees an entry that is in the table throughout exactly
-/// once, and a key that is not removed meanwhile at most once.
+/// An iterator over the entries of a table. It sees an entry that is in the table throughout
+/// exactly once, and a key that is not removed meanwhile at most once.
 pub struct Iter<'g, E, F: Form, K> {
     array: Array<'g, E, F>,
     keys: &'g K,

@@ -3,13 +3,14 @@
 //!
 //! A thread begins a resize by linking an empty array to the present one. From then on each thread
 //! that inserts or removes entries moves some buckets now and then. No thread waits for readers in
-//! order to grow a table, and there is no background thread. Whoever moves the last bucket publishes
-//! the new array, and passes the old one to the domain, which frees it after a grace period.
+//! order to grow a table, and there is no background thread. Whoever moves the last bucket
+//! publishes the new array, and passes the old one to the domain, which frees it after a grace
+//! period.
 //!
-//! To move a bucket, a thread locks it, copies its slots, and marks it as moved. Lookups and updates
-//! that find the mark go on in the next array. A growth takes one bucket at a time. A shrink takes
-//! all buckets that become one: none of them is marked before all are copied. No other thread can
-//! find the new bucket before a mark, so it needs no lock.
+//! To move a bucket, a thread locks it, copies its slots, and marks it as moved. Lookups and
+//! updates that find the mark go on in the next array. A growth takes one bucket at a time. A
+//! shrink takes all buckets that become one: none of them is marked before all are copied. No other
+//! thread can find the new bucket before a mark, so it needs no lock.
 //!
 //! **Hashing.** Boxed slots have 16 bits of the hash, which show where entries go until the table
 //! has grown by a factor of 2^16. Otherwise keys are hashed, by user code, before the bucket is
@@ -18,10 +19,10 @@
 //! panics, the resize does not end, and lookups and updates stay right. The table cannot grow
 //! further, so operations take time in proportion to the entries per bucket.
 //!
-//! **Several resizes.** The next one begins when the array of the last one is published. So a growth
-//! may begin while readers are in sections that saw earlier arrays. These arrays take less memory
-//! together than the present one. A shrink begins only when no earlier array is left. Otherwise a
-//! table that grows and shrinks behind one reader could collect arrays.
+//! **Several resizes.** The next one begins when the array of the last one is published. So a
+//! growth may begin while readers are in sections that saw earlier arrays. These arrays take less
+//! memory together than the present one. A shrink begins only when no earlier array is left.
+//! Otherwise a table that grows and shrinks behind one reader could collect arrays.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -258,7 +259,8 @@ impl<E, F: Form> Section<'_, E, F> {
                         let hash = *hashes.next().expect("all live entries were hashed");
                         (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
                     };
-                    // SAFETY: no other thread can find the bucket before the mark; the slot is live.
+                    // SAFETY: no other thread can find the bucket before the mark; the slot is
+                    // live.
                     unsafe { targets[part].add(from, tag, window) };
                 });
                 targets[..parts].iter().for_each(Target::finish);
@@ -349,8 +351,8 @@ impl<E, F: Form> Table<E, F> {
     }
 
     /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,
-    /// because entries come and go meanwhile. Waits for readers if the table has to shrink. Gives up
-    /// if `Hash` panics again and again.
+    /// because entries come and go meanwhile. Waits for readers if the table has to shrink. Gives
+    /// up if `Hash` panics again and again.
     ///
     /// The caller is not in a read section of the domain, if the table may have to shrink.
     fn resize(&self, wanted: impl Fn(&Self, u32) -> u32, keys: &impl Keys<E>) -> Result<(), AllocError> {

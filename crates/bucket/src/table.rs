@@ -216,7 +216,8 @@ pub(crate) fn find_in<'g, E, F: Form>(
 }
 
 /// Continues a lookup in the later segments of a bucket, or in the next array. Not inlined, so that
-/// most lookups take few instructions: then the processor overlaps the cache misses of more of them.
+/// most lookups take few instructions: then the processor overlaps the cache misses of more of
+/// them.
 #[inline(never)]
 fn find_further<'g, E, F: Form>(
     mut array: Array<'g, E, F>,
@@ -271,9 +272,9 @@ pub(crate) struct Place<'g, E, F> {
 
 /// Locks the bucket of a hash, if its word shows that no entry has the hash and the lock is free.
 ///
-/// The word is the same when the bucket is locked. So no slot of the first segment has the tag then,
-/// and the filter shows that no later segment has. (Whether the word has changed meanwhile and back
-/// makes no difference.)
+/// The word is the same when the bucket is locked. So no slot of the first segment has the tag
+/// then, and the filter shows that no later segment has. (Whether the word has changed meanwhile
+/// and back makes no difference.)
 #[inline(always)]
 pub(crate) fn lock_if_absent<'g, E, F: Form>(array: Array<'g, E, F>, hash: Hash) -> Option<Locked<'g, E, F>> {
     let (first, tag) = (array.bucket(hash), hash.tag());
@@ -316,7 +317,7 @@ static SLEEPERS: Sleepers = Sleepers::new();
 /// plain stores.
 pub(crate) fn wake_all<'g, E: 'g, F: Form + 'g>(buckets: impl Iterator<Item = Segment<'g, E, F>>) {
     // Makes the stores visible before this looks for sleeping threads.
-    // litmus: sleep
+    // litmus: bucket-wake
     full_fence();
     #[cfg(not(relativist_loom))]
     if SLEEPERS.any() {
@@ -486,7 +487,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::form::{Inline, Relocatable};
+    use crate::form::Inline;
+    use crate::relocate::Relocatable;
 
     struct Number(u64);
 

@@ -15,10 +15,10 @@
 //! the new one. The next lookup would find the old one.) Entries never move to an earlier segment,
 //! because a lookup that has passed it would miss them.
 //!
-//! **The filter.** Its bit is set before an entry of a later segment is shown, and cleared after the
-//! last entry of its class is hidden. Lookups load it with the tags of the first segment. A later
-//! segment without live entries is unlinked, and freed after a grace period. It keeps its link, for
-//! lookups that have reached it.
+//! **The filter.** Its bit is set before an entry of a later segment is shown, and cleared after
+//! the last entry of its class is hidden. Lookups load it with the tags of the first segment. A
+//! later segment without live entries is unlinked, and freed after a grace period. It keeps its
+//! link, for lookups that have reached it.
 
 use std::ptr::NonNull;
 
@@ -105,8 +105,8 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
         let removed = place.entry;
         let entry = locked.replace(self, place, hash, new);
         locked.unlock();
-        // SAFETY: this thread has replaced the old entry, and the new one was in the table under the
-        // guard.
+        // SAFETY: this thread has replaced the old entry, and the new one was in the table under
+        // the guard.
         unsafe {
             F::retire(removed, &self.table.domain, self.guard());
             // Not before the replacement, because moves change the addresses of inline entries.
@@ -158,11 +158,10 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
             if let Some((slot, found)) = found
                 && !word.is_locked()
             {
-                // The stamp is loaded after the word, so it is not older than one that it replaces.
                 // If the word is the same now, the slot still has this entry: a slot that another
                 // thread has vacated is not used again in this section.
                 let is_removed = first.try_exchange(word, word.with_vacated(slot, F::Domain::begun(self.guard())));
-                // Makes the exchange a full barrier, like the one that unlocks a bucket (T3).
+                // Makes the exchange a full barrier, like the one that unlocks a bucket (B3).
                 // litmus: bucket-update-then-lookup
                 fence_after_exchange();
                 if is_removed {

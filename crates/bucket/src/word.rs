@@ -175,7 +175,7 @@ impl Word {
     }
 
     /// Vacates a live slot. `begun` is the latest grace period that has begun. The caller has
-    /// loaded it in its read section, after it had locked the bucket or loaded this word.
+    /// loaded it in its read section.
     #[inline(always)]
     pub(crate) const fn with_vacated(self, slot: usize, begun: u64) -> Self {
         Self(self.without_tag(slot).0 | (begun % Self::STAMPS + 1) << (8 * slot))
@@ -187,7 +187,8 @@ impl Word {
         let stamp_of = |slot: usize| self.0 >> (8 * slot) & 0xff;
         let is_vacated = |slot: &usize| (1..=Self::STAMPS).contains(&stamp_of(*slot));
         // A grace period that has begun may be newer than the latest one that has ended, by two at
-        // most: then the difference is 62 or 63. When the numbers repeat, a slot looks younger than
+        // most: then the difference is 62 or 63. (A thread that finds a stamp sees the end of the
+        // grace period before it: bucket-stamp.) When the numbers repeat, a slot looks younger than
         // it is, which only delays its use.
         let is_old = |slot: &usize| {
             let age = ended.wrapping_sub(stamp_of(*slot) - 1) % Self::STAMPS;
@@ -275,7 +276,8 @@ mod tests {
     }
 
     /// A vacated slot is free again when two grace periods have ended, and not while the number of
-    /// the one that has begun is ahead of those that have ended, whatever the numbers are modulo 64.
+    /// the one that has begun is ahead of those that have ended, whatever the numbers are modulo
+    /// 64.
     #[test]
     fn vacated_slots_age() {
         for begun in 0..200 {

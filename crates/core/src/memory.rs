@@ -1,10 +1,10 @@
-//! Memory for bucket arrays.
+//! Zeroed memory for bucket arrays.
 //!
 //! Large arrays are mapped directly from the kernel, in huge pages if available: with small pages
 //! each random access would miss the TLB. The global allocator is not used for these, because it
 //! may write zeros into small pages to provide aligned and zeroed memory.
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Returns zeroed memory of this layout, or `None`.
@@ -30,38 +30,6 @@ pub unsafe fn free(memory: NonNull<u8>, layout: Layout) {
         // SAFETY: guaranteed by the caller.
         unsafe { dealloc(memory.as_ptr(), layout) };
     }
-}
-
-/// Returns memory of this layout from the global allocator, or `None`. It is not initialised. Large
-/// memory is in huge pages if available.
-pub fn allocate(layout: Layout) -> Option<NonNull<u8>> {
-    assert_ne!(layout.size(), 0);
-    let layout = in_huge_pages(layout);
-    // SAFETY: the size is not zero.
-    let memory = NonNull::new(unsafe { alloc(layout) })?;
-    #[cfg(all(target_os = "linux", not(miri)))]
-    if layout.align() >= HUGE {
-        let whole_pages = layout.size() / PAGE * PAGE;
-        // SAFETY: the advice does not change the memory. A failure is ignored.
-        unsafe { libc::madvise(memory.as_ptr().cast(), whole_pages, libc::MADV_HUGEPAGE) };
-    }
-    Some(memory)
-}
-
-/// Frees memory.
-///
-/// # Safety
-///
-/// `memory` came from [`allocate`] with this layout, and no thread uses it any more.
-pub unsafe fn deallocate(memory: NonNull<u8>, layout: Layout) {
-    // SAFETY: guaranteed by the caller.
-    unsafe { dealloc(memory.as_ptr(), in_huge_pages(layout)) };
-}
-
-/// Aligns memory that fills a huge page to one.
-fn in_huge_pages(layout: Layout) -> Layout {
-    let is_large = cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE;
-    if is_large { layout.align_to(HUGE).unwrap_or(layout) } else { layout }
 }
 
 /// The sizes of huge and of small pages on x86-64, and on most Arm systems.

@@ -62,7 +62,7 @@ impl<T> UnsafeCell<T> {
 /// Makes an exchange before it a full barrier. On x86-64 the exchange is one already.
 #[inline(always)]
 pub fn fence_after_exchange() {
-    // litmus: update-then-lookup, update-then-lookup-grown, flat-update-then-lookup
+    // litmus: update-then-lookup, update-then-lookup-grown, bucket-update-then-lookup
     // litmus: insert-then-lookup, flight-begun
     #[cfg(any(not(target_arch = "x86_64"), relativist_loom))]
     atomic::fence(SeqCst);
@@ -75,7 +75,7 @@ pub fn fence_after_exchange() {
 /// Prevents the processor from executing later loads before earlier stores.
 #[inline(always)]
 pub fn full_fence() {
-    // litmus: sleep, unlink-then-lookup, flight-begun
+    // litmus: sleep, bucket-wake, unlink-then-lookup, flight-begun
     atomic::fence(SeqCst);
 }
 

@@ -1,4 +1,5 @@
-//! Computes expensive results once: `get_or_insert_with`, and `remove_if` for those that are outdated.
+//! Computes expensive results once: `get_or_insert_with`, and `remove_if` for those that are
+//! outdated.
 //!
 //! Values are `Arc`s here, so that callers can use them without a handle.
 //!

@@ -1,8 +1,8 @@
 //! Use in async code: pin the map between two `.await`s, and keep clones or copies across them.
 //!
-//! Operations on entries can be called from a task directly. Handles and guards can't be held across
-//! an `.await` of a task that tokio may move: the compiler checks that. `shrink_to_fit` waits for
-//! readers, so it belongs into `spawn_blocking`.
+//! Operations on entries can be called from a task directly. Handles and guards can't be held
+//! across an `.await` of a task that tokio may move: the compiler checks that. `shrink_to_fit`
+//! waits for readers, so it belongs into `spawn_blocking`.
 //!
 //! `cargo run -p relativist --example tokio`
 

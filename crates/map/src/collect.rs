@@ -68,8 +68,8 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone, F: Stores<K, V>> Cl
 }
 
 /// Returns whether both maps have the same keys with equal values. Compares one entry after the
-/// other: if other threads update one of the maps at the same time, the result may not be true at any
-/// single instant.
+/// other: if other threads update one of the maps at the same time, the result may not be true at
+/// any single instant.
 impl<K: Hash + Eq, V: PartialEq, S: BuildHasher, F: Form> PartialEq for Map<K, V, S, F> {
     fn eq(&self, other: &Self) -> bool {
         let (pinned, others) = (self.pin(), other.pin());

@@ -219,7 +219,8 @@ impl<K, V, S, F: Form> IntoIterator for Map<K, V, S, F> {
     type IntoIter = IntoIter<K, V, F>;
 
     fn into_iter(self) -> IntoIter<K, V, F> {
-        // The hasher is dropped first: if its destructor panicked later, the result would be leaked.
+        // The hasher is dropped first: if its destructor panicked later, the result would be
+        // leaked.
         drop(self.hashing);
         IntoIter(self.table.into_entries())
     }

@@ -38,16 +38,16 @@
 //! | remove many | [`retain`](Pinned::retain), [`extract_if`](Pinned::extract_if), [`drain`](Pinned::drain), [`clear`](Pinned::clear) |
 //! | iterate | [`iter`](Pinned::iter), [`keys`](Pinned::keys), [`values`](Pinned::values) |
 //!
-//! [`Map`] has the rest: construction, size, lookups that return copies, access through an exclusive
-//! reference. The folder `examples` has a short program for each of these tasks.
+//! [`Map`] has the rest: construction, size, lookups that return copies, access through an
+//! exclusive reference. The folder `examples` has a short program for each of these tasks.
 //!
 //! # Which map?
 //!
 //! * [`FlatMap`] stores entries in its buckets. It is the fastest one for entries of up to some 64
 //!   bytes. Keys and values have to be [`Relocatable`]; the trait can be derived.
 //! * [`HashMap`] stores each entry in memory of its own. Take it for large entries, for types that
-//!   are not `Relocatable`, such as atomics and mutexes in the entry itself, or if entries must keep
-//!   their addresses.
+//!   are not `Relocatable`, such as atomics and mutexes in the entry itself, or if entries must
+//!   keep their addresses.
 //! * [`PrivateMap`] is a `HashMap` with readers of its own. Its handles may be held across an
 //!   `.await`, and its keys and values may borrow.
 //!
@@ -57,9 +57,9 @@
 //!
 //! Tasks may call lookups and updates directly: they do not wait for I/O, and updates wait for
 //! readers only if one stays so long that too many removed entries cannot be freed. Handles of a
-//! [`HashMap`] or [`FlatMap`] are not `Send`: a task that may move to another thread cannot hold one
-//! across an `.await`, or it does not compile ([`Pinned`] shows the error). Use a [`PrivateMap`], or
-//! keep copies, or clones of an `Arc`:
+//! [`HashMap`] or [`FlatMap`] are not `Send`: a task that may move to another thread cannot hold
+//! one across an `.await`, or it does not compile ([`Pinned`] shows the error). Use a
+//! [`PrivateMap`], or keep copies, or clones of an `Arc`:
 //!
 //! ```
 //! # use relativist::HashMap;

@@ -210,9 +210,9 @@ pub type PrivateMap<K, V, S = RandomState> = Map<K, V, S, Private>;
 /// `Hash`, `Eq`, closures and destructors run without locks, and may use the map. A closure that
 /// updates its own key is called again and again, without end.
 ///
-/// After a panic the map stays usable: each entry is as before the operation or as after it, no lock
-/// is held, and nothing is leaked. The destructors of removed entries run after the operation. The
-/// panic hook reports a panic there; the panic does not reach the caller.
+/// After a panic the map stays usable: each entry is as before the operation or as after it, no
+/// lock is held, and nothing is leaked. The destructors of removed entries run after the operation.
+/// The panic hook reports a panic there; the panic does not reach the caller.
 ///
 /// # Fork
 ///
@@ -229,7 +229,8 @@ impl<K, V, F: Form> Map<K, V, RandomState, F> {
         Self::with_hasher(RandomState::new())
     }
 
-    /// Creates an empty map with room for `capacity` entries. It never shrinks below that by itself.
+    /// Creates an empty map with room for `capacity` entries. It never shrinks below that by
+    /// itself.
     ///
     /// # Panics
     ///

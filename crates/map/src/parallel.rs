@@ -1,5 +1,5 @@
-//! Maps and sets for `rayon` (feature `rayon`): the buckets are split into ranges, which are iterated
-//! in parallel.
+//! Maps and sets for `rayon` (feature `rayon`): the buckets are split into ranges, which are
+//! iterated in parallel.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -59,8 +59,8 @@ impl<K, V, S, F: Form> fmt::Debug for ParIter<'_, K, V, S, F> {
 /// Each entry that is in the map throughout is seen once, as by [`Pinned::iter`]. The closures run
 /// while the handle lives, on threads that rayon gives them: they may update maps, but not shrink
 /// them by hand. Code that a closure in turn runs on other threads (`flat_map`, `rayon::join`,
-/// `rayon::scope`) must not update maps: an update could wait for the handle, whose thread waits for
-/// the closure. (`flat_map_iter` stays on its thread.)
+/// `rayon::scope`) must not update maps: an update could wait for the handle, whose thread waits
+/// for the closure. (`flat_map_iter` stays on its thread.)
 impl<'p, K: Hash + Eq + Sync, V: Sync, S: BuildHasher + Sync, F: Form> IntoParallelIterator
     for &'p Pinned<'_, K, V, S, F>
 {

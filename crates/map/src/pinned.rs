@@ -46,8 +46,8 @@ type PutNew<'p, K, V> = Result<&'p Entry<K, V>, (&'p Entry<K, V>, Entry<K, V>)>;
 /// assert_eq!(pinned.get("one"), Some(&1));
 /// ```
 ///
-/// The handle of a [`HashMap`](crate::HashMap) or a [`FlatMap`](crate::FlatMap) stays on its thread,
-/// so it cannot be held across an `.await` of a task that may move to another thread:
+/// The handle of a [`HashMap`](crate::HashMap) or a [`FlatMap`](crate::FlatMap) stays on its
+/// thread, so it cannot be held across an `.await` of a task that may move to another thread:
 ///
 /// ```compile_fail
 /// async fn wait() {}
@@ -134,10 +134,10 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Pinned<'_, K, V, S, F> {
 
     /// Returns the values of several keys.
     ///
-    /// Each lookup is wait-free and linearizable on its own, like [`Pinned::get`]. This is faster if
-    /// the map is larger than the processor's cache, because it requests the memory for a batch of
-    /// lookups at once, while a loop of single lookups waits for one after the other. It allocates
-    /// nothing.
+    /// Each lookup is wait-free and linearizable on its own, like [`Pinned::get`]. This is faster
+    /// if the map is larger than the processor's cache, because it requests the memory for a batch
+    /// of lookups at once, while a loop of single lookups waits for one after the other. It
+    /// allocates nothing.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("one", 1), ("two", 2), ("three", 3)]);
@@ -268,9 +268,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// Returns the value of a key. Inserts the key with the result of `value` if it is absent.
     /// Wait-free if it is present.
     ///
-    /// `value` runs at most once, outside of locks. If several threads miss the same key at the same
-    /// time, each calls its `value`. One result is inserted, the others are dropped, and all threads
-    /// get the one in the map.
+    /// `value` runs at most once, outside of locks. If several threads miss the same key at the
+    /// same time, each calls its `value`. One result is inserted, the others are dropped, and all
+    /// threads get the one in the map.
     ///
     /// ```
     /// let map = relativist::HashMap::new();
@@ -301,9 +301,10 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// Replaces the value of a key by the result of `update`, and returns the new value. Returns
     /// `None` if the key is absent.
     ///
-    /// Other threads see the old value or the new one. `update` runs outside of locks, and runs again
-    /// if another thread has changed the entry, or a [`FlatMap`](crate::FlatMap) has moved it: only
-    /// the last result is inserted. `key` replaces the key in the map, as with [`Pinned::insert`].
+    /// Other threads see the old value or the new one. `update` runs outside of locks, and runs
+    /// again if another thread has changed the entry, or a [`FlatMap`](crate::FlatMap) has moved
+    /// it: only the last result is inserted. `key` replaces the key in the map, as with
+    /// [`Pinned::insert`].
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -331,8 +332,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
         self.update_or_insert_with(key, update, || value)
     }
 
-    /// Like [`Pinned::update`], but inserts the result of `value` if the key is absent. `value` runs
-    /// at most once.
+    /// Like [`Pinned::update`], but inserts the result of `value` if the key is absent. `value`
+    /// runs at most once.
     pub fn update_or_insert_with(&self, key: K, mut update: impl FnMut(&V) -> V, value: impl FnOnce() -> V) -> &V {
         let mut key = match self.update_or_give_back(key, &mut update) {
             Ok(new) => return new,
@@ -365,13 +366,13 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
         }
     }
 
-    /// Calls `decide` with the value of a key, or `None`, and applies the result:
-    /// `Ok(Some(value))` sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and
-    /// is returned. All other operations on an entry are special cases of this one.
+    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Ok(Some(value))`
+    /// sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and is returned. All
+    /// other operations on an entry are special cases of this one.
     ///
     /// `decide` runs outside of locks, and runs again if another thread has changed the entry, or a
-    /// [`FlatMap`](crate::FlatMap) has moved it: only its last result is applied. It may use the map.
-    /// If there is a new value, `key` replaces the key in the map, as with [`Pinned::insert`].
+    /// [`FlatMap`](crate::FlatMap) has moved it: only its last result is applied. It may use the
+    /// map. If there is a new value, `key` replaces the key in the map, as with [`Pinned::insert`].
     ///
     /// # Errors
     ///
@@ -408,8 +409,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
             let decision = match decide(old) {
                 Ok(decision) => decision,
                 Err(error) => {
-                    // The key is dropped first: if its destructor panicked later, the error would be
-                    // leaked.
+                    // The key is dropped first: if its destructor panicked later, the error would
+                    // be leaked.
                     drop(key);
                     return Err(error);
                 }
@@ -442,8 +443,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the value is a different one, or the key is absent. The error contains the
-    /// value in the map, if any, and `new`.
+    /// Returns an error if the value is a different one, or the key is absent. The error contains
+    /// the value in the map, if any, and `new`.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -487,9 +488,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
 
     /// Removes a key if `condition` returns true for its entry, and returns the entry.
     ///
-    /// `condition` runs outside of locks, and runs again if another thread has changed the entry, or
-    /// a [`FlatMap`](crate::FlatMap) has moved it: the removed entry is one for which it returned
-    /// true.
+    /// `condition` runs outside of locks, and runs again if another thread has changed the entry,
+    /// or a [`FlatMap`](crate::FlatMap) has moved it: the removed entry is one for which it
+    /// returned true.
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);

@@ -37,8 +37,8 @@ pub type HashSet<T, S = RandomState> = Set<T, S, Boxed>;
 /// ```
 pub type FlatSet<T, S = RandomState> = Set<T, S, Inline>;
 
-/// A concurrent hash set: [`HashSet`] or [`FlatSet`]. It has the costs, guarantees and bounds of its
-/// map.
+/// A concurrent hash set: [`HashSet`] or [`FlatSet`]. It has the costs, guarantees and bounds of
+/// its map.
 pub struct Set<T, S = RandomState, F: Form = Boxed> {
     map: Map<T, (), S, F>,
 }
@@ -71,7 +71,8 @@ impl<T, F: Form> Set<T, RandomState, F> {
         Self::with_hasher(RandomState::new())
     }
 
-    /// Creates an empty set with room for `capacity` elements. It never shrinks below that by itself.
+    /// Creates an empty set with room for `capacity` elements. It never shrinks below that by
+    /// itself.
     ///
     /// # Panics
     ///
@@ -177,7 +178,8 @@ impl<T: Hash + Eq, S: BuildHasher, F: Form> PinnedSet<'_, T, S, F> {
 }
 
 impl<T: Hash + Eq, S: BuildHasher, F: Stores<T, ()>> PinnedSet<'_, T, S, F> {
-    /// Adds a value and returns whether it is new. If an equal element is in the set, that one stays.
+    /// Adds a value and returns whether it is new. If an equal element is in the set, that one
+    /// stays.
     pub fn insert(&self, value: T) -> bool {
         self.pinned.try_insert(value, ()).is_ok()
     }

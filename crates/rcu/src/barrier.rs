@@ -109,7 +109,7 @@ pub(crate) fn light(fenced: bool) {
         cold_path();
         // Pairs with the fence in `heavy`.
         // litmus: entry-fence, slot-unseen, stripe-unseen, cut-unused, array-replaced
-        // litmus: key-move-left, key-move-landed
+        // litmus: key-move-left, key-move-landed, bucket-vacated
         fence(SeqCst);
     } else {
         // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
@@ -123,7 +123,7 @@ pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
         // litmus: entry-fence, ticket-fence, stripe-unseen, cut-unused, array-replaced
-        // litmus: key-move-left, key-move-landed
+        // litmus: key-move-left, key-move-landed, bucket-vacated
         fence(SeqCst);
     } else {
         // Pairs with the compiler fence in `light`. The fences around the call keep the compiler

@@ -123,7 +123,7 @@ impl<R: Readers> GracePeriods<R> {
         // period need not wait for it (design, case 3). A plain load on x86, `ldapr` on Arm. Loom
         // would not notice Relaxed here, because under loom `light` executes a fence. With
         // `membarrier` that is a compiler fence only.
-        // litmus: ticket, membarrier-before-use
+        // litmus: ticket, membarrier-before-use, bucket-stamp
         self.counter.0.load(Acquire)
     }
 
@@ -175,7 +175,7 @@ impl<R: Readers> GracePeriods<R> {
     pub(crate) fn ended(&self) -> u64 {
         // Acquire: pairs with the Release in `try_complete`: what readers did happens before what
         // the caller does next.
-        // litmus: completed, flat-slot-reused
+        // litmus: completed, bucket-slot-reused, bucket-stamp
         self.completed.load(Acquire)
     }
 
@@ -185,7 +185,7 @@ impl<R: Readers> GracePeriods<R> {
         // `ticket` released, so that the barrier below covers their stores too. Loom would not
         // notice Relaxed here: under loom the fence in `heavy` is an Acquire, and any increment
         // continues the release sequence of `ticket`.
-        // litmus: ticket-fence
+        // litmus: ticket-fence, bucket-stamp
         let number = self.counter.0.fetch_add(STEP, AcqRel) + STEP;
         heavy();
         self.scanning.set(number);
@@ -198,7 +198,7 @@ impl<R: Readers> GracePeriods<R> {
         }
         self.scanning.set(0);
         // Release: pairs with the Acquire in `has_completed`.
-        // litmus: completed, flat-slot-reused
+        // litmus: completed, bucket-slot-reused, bucket-stamp
         self.completed.store(number, Release);
         true
     }

@@ -204,6 +204,7 @@ fn leave(slot: &'static Slot) {
         // Release: pairs with the Acquire in `Domain::try_complete`: the section's reads happen
         // before the end of the grace period.
         // litmus: leave, completed, membarrier-before-use, membarrier-after-leave, cut-left
+        // litmus: bucket-vacated
         slot.entered.store(Slot::OUTSIDE, Release);
     } else {
         cold_path();

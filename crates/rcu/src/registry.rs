@@ -183,7 +183,7 @@ impl Readers for Registry {
         let blocks = |slot: &Slot| {
             // Acquire: pairs with the Release stores on entry and exit (`Guard`): the reader's
             // section happens before the end of the grace period.
-            // litmus: leave, next-section, slot-reused-section
+            // litmus: leave, next-section, slot-reused-section, bucket-vacated
             let entered = slot.entered.load(Acquire);
             entered > Slot::OUTSIDE_FENCED && entered < number
         };

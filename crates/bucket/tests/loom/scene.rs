@@ -70,7 +70,7 @@ pub struct Places;
 impl Places {
     pub fn hash_of(key: u64) -> Hash {
         let place = key % 16;
-        Hash::exactly(place << 60 | place * 43 % 128)
+        Hash::exactly((place << 60) | (place * 43 % 128))
     }
 }
 

@@ -1,6 +1,8 @@
 //! Threads that look up, update, iterate and clear at the same time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use relativist_bucket::{Boxed, Hash, Holds, Inline, Keys, Private, Relocatable, Table};
@@ -8,8 +10,8 @@ use relativist_testing::{ROUNDS, assert_meet};
 
 use crate::scene::{Chosen, Entry, Random};
 
-/// T1: keys that stay are found by each lookup, and seen once by each iteration, while other keys
-/// come and go, and the table grows and shrinks.
+/// B1, B7: keys that stay are found by each lookup, and seen once by each iteration, while other
+/// keys come and go, and the table grows and shrinks.
 fn residents_are_found<F: Holds<Entry>>(shared: u64, rounds: u64)
 where
     Table<Entry, F>: Sync,
@@ -79,7 +81,7 @@ fn residents() {
     residents_are_found::<Inline>(8, 6);
 }
 
-/// T3: increments by several threads are not lost, and each key is in the table once, though
+/// B3: increments by several threads are not lost, and each key is in the table once, though
 /// others clear it: what was counted before a clear is gone as a whole.
 fn increments_are_not_lost<F: Holds<Entry>>() {
     let keys = Chosen { shared: 4 };
@@ -193,4 +195,43 @@ fn two_threads_that_replace_and_look_find_each_other() {
         section.insert(Hash::new(own), Pair(own, true), &Plain).expect("it is there");
         section.find(Hash::new(other), |pair| pair.0 == other).expect("it is there").1
     });
+}
+
+/// B5: `Hash` blocks in a thread that has moved some buckets. Other threads end the growth.
+#[test]
+fn a_growth_ends_while_hash_blocks() {
+    /// Blocks when the hash of this key is computed.
+    struct Blocks(u64, Sender<()>, Receiver<()>);
+    impl Keys<Entry> for Blocks {
+        fn hash(&self, entry: &Entry) -> Hash {
+            if entry.key == self.0 {
+                self.1.send(()).unwrap();
+                self.2.recv().unwrap();
+            }
+            Hash::new(entry.key)
+        }
+        fn same(&self, one: &Entry, other: &Entry) -> bool {
+            one.key == other.key
+        }
+    }
+    let keys = Chosen { shared: 1 };
+    let table: Arc<Table<Entry, Inline>> = Arc::new(Table::new(500).unwrap());
+    for key in 0..500 {
+        table.enter().insert(keys.hash_of(key), Entry::new(key, 0), &keys);
+    }
+    // The tenth bucket or so: the keys before it are moved first.
+    let blocked = table.enter().iter(&keys).nth(40).unwrap().key;
+    let (is_blocked, go_on, has_grown) = (channel(), channel(), channel());
+    let blocking = Blocks(blocked, is_blocked.0, go_on.1);
+    let [first, second] = [(); 2].map(|()| Arc::clone(&table));
+    let first = thread::spawn(move || first.reserve(1000, &blocking).unwrap());
+    is_blocked.1.recv().unwrap();
+    let second = thread::spawn(move || {
+        second.reserve(1000, &keys).unwrap();
+        has_grown.0.send(()).unwrap();
+    });
+    has_grown.1.recv_timeout(relativist_testing::patience()).expect("the growth ends");
+    go_on.0.send(()).unwrap();
+    first.join().unwrap();
+    second.join().unwrap();
 }

@@ -35,7 +35,7 @@ const SAMPLES: u64 = 64;
 
 /// The least number of entries in a measurement that runs to completion, because reading the clocks
 /// takes time, too. Small maps are measured several at a time, one after the other.
-const LEAST: u64 = 1 << 16;
+const MIN_ENTRIES: u64 = 1 << 16;
 
 #[derive(Debug, clap::Args, Serialize)]
 pub struct MapOptions {
@@ -331,7 +331,7 @@ fn fresh<'a, const N: usize>(
         let values = details.iter().map(|detail| (setting.with_detail(*detail), "ns")).collect();
         Job::several(values, titles(&maps), context.options.rounds, move |candidate, _| {
             let make = |_| maps[candidate].what.make(kind(&setting), capacity);
-            let maps: Vec<_> = (0..LEAST.div_ceil(setting.entries)).map(make).collect();
+            let maps: Vec<_> = (0..MIN_ENTRIES.div_ceil(setting.entries)).map(make).collect();
             let measured = measure(&setting, &maps)?;
             maps[0].settle();
             Ok(measured.into())

@@ -160,7 +160,7 @@ enum Setting {
 }
 
 impl Setting {
-    fn new<S: Subject>(self) -> (Arc<S>, Option<Reader>) {
+    fn prepare<S: Subject>(self) -> (Arc<S>, Option<Reader>) {
         let subject = S::new();
         if self == Self::AtRest {
             return (Arc::new(subject), None);
@@ -208,7 +208,7 @@ fn explore<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setti
     let bench = Bench::current();
     let attempt = |n| {
         let before = bench.tally.live();
-        let (subject, reader) = setting.new::<S>();
+        let (subject, reader) = setting.prepare::<S>();
         let fired = bench.fires(n, || operation(&subject));
         let now = contents(&*subject);
         drop(reader);

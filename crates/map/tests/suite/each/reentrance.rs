@@ -13,10 +13,12 @@ use crate::in_time;
 
 type Map = HashMap<Key, u64, Hashing>;
 
+type Action = Box<dyn Fn(u64)>;
+
 thread_local! {
     /// What `Hash` and `Eq` of keys do on this thread, which is passed the number of the call. They
     /// do not do it when it calls them.
-    static ACTION: RefCell<Option<Box<dyn Fn(u64)>>> = const { RefCell::new(None) };
+    static ACTION: RefCell<Option<Action>> = const { RefCell::new(None) };
     /// The number of calls that are left: each may lead to more comparisons.
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }

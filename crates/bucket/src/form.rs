@@ -224,9 +224,11 @@ mod boxed {
         // Acquire: pairs with the Release in `put` and `take`: the entry is seen as it was made.
         // litmus: bucket-boxed-entry, bucket-boxed-tag, bucket-boxed-removed
         let pointer = slot.load(Acquire);
-        if let Expected::Window(window) = expected
-            && (pointer.addr() >> WINDOW_SHIFT) as u16 != window
-        {
+        let is_expected = match expected {
+            Expected::Any => true,
+            Expected::Window(window) => (pointer.addr() >> WINDOW_SHIFT) as u16 == window,
+        };
+        if !is_expected {
             return None;
         }
         NonNull::new(pointer.map_addr(|address| address & ((1 << WINDOW_SHIFT) - 1)).cast())

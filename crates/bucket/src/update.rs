@@ -155,9 +155,7 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
             let found = unsafe {
                 first.find(word.matches(hash.tag()), crate::form::Expected::Any, |other| std::ptr::eq(other, entry))
             };
-            if let Some((slot, found)) = found
-                && !word.is_locked()
-            {
+            if let Some((slot, found)) = found.filter(|_| !word.is_locked()) {
                 // If the word is the same now, the slot still has this entry: a slot that another
                 // thread has vacated is not used again in this section.
                 let is_removed = first.try_exchange(word, word.with_vacated(slot, F::Domain::begun(self.guard())));
@@ -236,9 +234,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
         }
         section.vacated();
         let begun = F::Domain::begun(section.guard());
-        if old.segment == self.first
-            && let Some((word, slot)) = with_room::<F>(self.word, 1)
-        {
+        let room = if old.segment == self.first { with_room::<F>(self.word, 1) } else { None };
+        if let Some((word, slot)) = room {
             self.word = word.with_tag(slot, hash.tag()).with_vacated(old.slot, begun);
             // SAFETY: under the lock, and the slot is free.
             return unsafe { F::put(self.first.slot(slot), new, 0) };
@@ -255,9 +252,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
         new: F::New<E>,
         begun: u64,
     ) -> NonNull<E> {
-        if old.segment != self.first
-            && let Some((word, slot)) = with_room::<F>(old.segment.word(), 1)
-        {
+        let room = if old.segment == self.first { None } else { with_room::<F>(old.segment.word(), 1) };
+        if let Some((word, slot)) = room {
             // SAFETY: under the lock, and the slot is free.
             let entry = unsafe { F::put(old.segment.slot(slot), new, 0) };
             old.segment.set_word(word.with_tag(slot, hash.tag()).with_vacated(old.slot, begun));
@@ -307,7 +303,8 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
         let mut is_behind = behind.is_none_or(|behind| behind == self.first);
         for (segment, word) in self.first.chain(self.word).skip(1) {
             last = segment;
-            if is_behind && let Some((word, slot)) = with_room::<F>(word, wanted) {
+            let room = if is_behind { with_room::<F>(word, wanted) } else { None };
+            if let Some((word, slot)) = room {
                 return (segment, word, slot);
             }
             is_behind |= behind.is_some_and(|behind| behind == segment);

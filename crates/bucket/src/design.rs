@@ -111,6 +111,10 @@
 //! * **B11** After a clear, no lookup that begins later finds an entry that was in the table before
 //!   it. Each entry is dropped once. The number of entries is that of the new array, whatever
 //!   updates still do in the old one.
+//! * **B12** Entries of a table with a private domain are dropped after all sections of the domain
+//!   that may have found them, by a thread that uses the table or by the one that drops it. A
+//!   section of the domain delays nothing else, and no reader of the process delays the table. If a
+//!   section or the table is leaked, nothing is dropped early.
 //!
 //! `tests/loom` has models of these, and `tests/mutations.txt` names a test that fails for each
 //! step that can be left out or done in another order.

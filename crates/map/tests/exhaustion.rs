@@ -78,7 +78,7 @@ fn without_arrays<T>(act: impl FnOnce() -> T) -> T {
     result
 }
 
-/// T6: if the new array cannot be allocated, the table keeps the old one. Later it grows and
+/// B10: if the new array cannot be allocated, the table keeps the old one. Later it grows and
 /// shrinks.
 fn keeps_the_old_array<F: Stores<u64, u64>>() {
     let map = warm::<F>(1000);

@@ -1,4 +1,4 @@
-//! T5: growth does not wait for readers. In a process of its own, because read sections delay
+//! B5: growth does not wait for readers. In a process of its own, because read sections delay
 //! deferred functions of the whole process.
 #![cfg(not(relativist_loom))]
 
@@ -51,7 +51,7 @@ fn grows_under_the_handle_that_fills_it<F: Stores<u64, u64>>() {
     assert_holds(&map, ENTRIES / 2..ENTRIES);
 }
 
-/// T1: readers stay for a moment, one after the other. So several growths happen before a shrink,
+/// B1: readers stay for a moment, one after the other. So several growths happen before a shrink,
 /// and shrinks happen in the gaps. No lookup misses an entry that is there.
 fn residents_are_found_while_growths_stack_up<F: Stores<u64, u64>>() {
     const RESIDENTS: u64 = 64;

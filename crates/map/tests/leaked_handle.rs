@@ -1,4 +1,4 @@
-//! T8: a leaked handle keeps its section open, and has no other effect. In a process of its own, in
+//! B8: a leaked handle keeps its section open, and has no other effect. In a process of its own, in
 //! which no grace period ends any more.
 #![cfg(not(relativist_loom))]
 

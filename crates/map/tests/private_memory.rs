@@ -56,7 +56,7 @@ fn dropped() -> usize {
 /// The maximum number of entries that an operation drops on the side.
 const SLICE: usize = 4096;
 
-/// T11: nodes wait for the handles of their map, and for nothing else: not for a reader of the
+/// B12: nodes wait for the handles of their map, and for nothing else: not for a reader of the
 /// process, which stays here all the time, although a thread that updates another map would have to
 /// wait for it. `pending` counts all nodes that wait.
 #[test]

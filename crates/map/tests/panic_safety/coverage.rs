@@ -1,5 +1,5 @@
-//! The lists of operations are complete: they contain each public function of maps, sets and handles
-//! that is not named here.
+//! The lists of operations are complete: they contain each public function of maps, sets and
+//! handles that is not named here.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! T9: whichever call of user code panics, the map goes on.
+//! B9: whichever call of user code panics, the map goes on.
 //!
 //! Each operation runs repeatedly, each time on a fresh map: the first call of user code panics,
 //! then the second, and so on until the operation runs to its end. User code is hashing, comparing,

@@ -102,16 +102,16 @@ fn look_up(map: &Map, residents: u64, seed: u64) {
     for _ in rounds() {
         let pinned = map.pin();
         let first = random.below(residents);
-        let found = pinned.get(&first).unwrap_or_else(|| panic!("T1: {first} was missed"));
+        let found = pinned.get(&first).unwrap_or_else(|| panic!("B1: {first} was missed"));
         for _ in 0..16 {
             let key = random.below(residents);
-            pinned.get(&key).unwrap_or_else(|| panic!("T1: {key} was missed")).assert_of(key);
+            pinned.get(&key).unwrap_or_else(|| panic!("B1: {key} was missed")).assert_of(key);
             let key = residents + random.below(ALL);
             if let Some(value) = pinned.get(&key) {
                 value.assert_of(key);
             }
         }
-        found.assert_of(first); // T8
+        found.assert_of(first); // B8
     }
 }
 
@@ -127,7 +127,7 @@ fn check_and_drop(map: Map, entries: u64, residents: u64, tally: &Tally) {
     tally.assert_live(0);
 }
 
-/// Checks T1, T5, T8, and that the number of entries is exact in the end.
+/// Checks B1, B5, B8, and that the number of entries is exact in the end.
 fn residents_are_found(hashing: Hashing, tally: &'static Tally) {
     let map = map_with_residents(hashing, RESIDENT, tally);
     let change: i64 = thread::scope(|scope| {
@@ -162,7 +162,7 @@ fn residents_are_found_in_later_segments_while_the_table_is_resized() {
     residents_are_found(Hashing(|n| n / 8), &TALLY);
 }
 
-/// Checks T7.
+/// Checks B7.
 fn iteration_sees_residents_once(max_room: u64, tally: &'static Tally) {
     let map = map_with_residents(MIXED, RESIDENT, tally);
     let change = thread::scope(|scope| {
@@ -191,7 +191,7 @@ fn iterate(map: &Map) {
     let mut stable = vec![0; STABLE as usize];
     for (n, (&key, value)) in map.pin().iter().enumerate() {
         value.assert_of(key);
-        assert!(seen.insert(value.id()), "T7: a value of {key} was seen twice");
+        assert!(seen.insert(value.id()), "B7: a value of {key} was seen twice");
         if let Some(times) = stable.get_mut(key as usize) {
             *times += 1;
         }
@@ -200,10 +200,10 @@ fn iterate(map: &Map) {
             thread::yield_now();
         }
     }
-    assert!(stable.iter().all(|&times| times == 1), "T7: not seen exactly once: {stable:?}");
+    assert!(stable.iter().all(|&times| times == 1), "B7: not seen exactly once: {stable:?}");
 }
 
-/// T1, while insertions and removals of others make the map grow and shrink.
+/// B1, while insertions and removals of others make the map grow and shrink.
 #[test]
 fn residents_are_found_while_others_come_and_go() {
     const RESIDENTS: u64 = 100;
@@ -223,11 +223,11 @@ fn residents_are_found_while_others_come_and_go() {
 fn look_up_all(map: &Map, residents: u64) {
     let pinned = map.pin();
     for key in 0..residents {
-        pinned.get(&key).unwrap_or_else(|| panic!("T1: {key} was missed")).assert_of(key);
+        pinned.get(&key).unwrap_or_else(|| panic!("B1: {key} was missed")).assert_of(key);
     }
 }
 
-/// T3: when a clear has returned, nothing is left of what was there before, and it is dropped once,
+/// B3: when a clear has returned, nothing is left of what was there before, and it is dropped once,
 /// although other threads look it up, iterate, insert and resize.
 #[test]
 fn clears_leave_nothing() {
@@ -253,7 +253,7 @@ fn clears_leave_nothing() {
     check_and_drop(map, 0, 0, &TALLY);
 }
 
-/// T3, T4: updates of a bucket exclude each other, threads that wait for it are woken, and no
+/// B3, B4: updates of a bucket exclude each other, threads that wait for it are woken, and no
 /// update is lost, also during resizes.
 #[test]
 fn updates_of_one_bucket_take_turns() {

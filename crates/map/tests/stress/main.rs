@@ -1,7 +1,7 @@
 //! Threads that do everything at once, while maps grow, shrink and are cleared. Also run under the
 //! sanitizers. `RELATIVIST_STRESS_SECONDS` sets the duration of each test.
 //!
-//! T1 to T9 are the guarantees of `relativist_bucket::design`.
+//! B1 to B9 are the guarantees of `relativist_bucket::design`.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;

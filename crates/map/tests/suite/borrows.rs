@@ -1,4 +1,4 @@
-//! T11: keys and values that borrow from the stack.
+//! B12: keys and values that borrow from the stack.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! T11: destructors of keys and values: where they run, and what they may do.
+//! B12: destructors of keys and values: where they run, and what they may do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -48,7 +48,7 @@ fn moving_out_does_not_wait_for_readers_of_the_process() {
     });
 }
 
-/// T9: a panic does not keep others from being dropped.
+/// B9: a panic does not keep others from being dropped.
 #[test]
 fn may_panic() {
     static DROPPED: AtomicU64 = AtomicU64::new(0);

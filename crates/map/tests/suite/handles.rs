@@ -1,4 +1,4 @@
-//! T11: handles: what they protect, what they delay and what not, and what happens if they are
+//! B12: handles: what they protect, what they delay and what not, and what happens if they are
 //! leaked.
 
 use std::mem::forget;
@@ -18,7 +18,7 @@ fn filled(keys: std::ops::Range<u64>, tally: &'static Tally) -> Map {
     keys.map(|n| (n, Tracked::new(n, tally))).collect()
 }
 
-/// T11: an entry lives as long as the handles that may have found it, whichever threads they are
+/// B12: an entry lives as long as the handles that may have found it, whichever threads they are
 /// on.
 #[test]
 fn an_entry_lives_as_long_as_the_handle_that_found_it() {
@@ -65,7 +65,7 @@ fn a_handle_that_stays_delays_nothing_else() {
     pinned.get(&1).unwrap().assert_of(1);
 }
 
-/// T11, T5: nor does it delay the map's own growth.
+/// B12, B5: nor does it delay the map's own growth.
 #[test]
 fn a_handle_that_stays_does_not_delay_growth() {
     let map: PrivateMap<u64, u64> = PrivateMap::new();
@@ -110,7 +110,7 @@ fn threads_come_and_go() {
     assert_eq!(TALLY.live(), 0);
 }
 
-/// T11: leaks keep entries alive, and no more than that.
+/// B12: leaks keep entries alive, and no more than that.
 #[test]
 fn leaks_are_sound() {
     static TALLY: Tally = Tally::new();

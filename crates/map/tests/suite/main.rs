@@ -1,7 +1,7 @@
 //! What maps do, apart from races (`stress`) and the order of memory accesses (the models of
 //! `relativist-bucket`). The modules in `each` are compiled for each form of the map.
 //!
-//! T1 to T9 and T11 are the guarantees of `relativist_bucket::design`.
+//! B1 to B12 are the guarantees of `relativist_bucket::design`.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;

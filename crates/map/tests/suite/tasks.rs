@@ -1,4 +1,4 @@
-//! T11: handles in async tasks that move between threads: thousands of tasks hold a handle,
+//! B12: handles in async tasks that move between threads: thousands of tasks hold a handle,
 //! references and iterators across several awaits, while other tasks change the map.
 
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! T3: operations that look an entry up and then change it do both in one step. Closures run
+//! B3: operations that look an entry up and then change it do both in one step. Closures run
 //! without locks: in these tests they do what other threads might do meanwhile.
 
 use std::cell::{Cell, RefCell};

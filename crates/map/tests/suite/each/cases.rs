@@ -209,7 +209,7 @@ fn iteration_goes_on_while_the_map_changes() {
     let pinned = map.pin();
     let mut seen = BTreeSet::new();
     for &key in pinned.keys() {
-        assert!(seen.insert(key), "T7: {key} was seen twice");
+        assert!(seen.insert(key), "B7: {key} was seen twice");
         // One third of the keys are removed when they are seen, and one third are replaced. For
         // each key of the last third, another key is inserted and removed.
         match key % 3 {

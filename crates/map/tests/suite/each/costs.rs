@@ -1,5 +1,5 @@
-//! What operations cost, in calls of `Hash` and `Eq` and in entries per bucket, where many keys have
-//! the same hash, readers stay, threads are blocked, or many maps grow at once.
+//! What operations cost, in calls of `Hash` and `Eq` and in entries per bucket, where many keys
+//! have the same hash, readers stay, threads are blocked, or many maps grow at once.
 
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
@@ -111,8 +111,8 @@ fn updates_of_equal_hashes_are_linear() {
     }
 }
 
-/// Moving a bucket with n equal hashes hashes each key once, or not at all if entries are boxed, and
-/// compares none.
+/// Moving a bucket with n equal hashes hashes each key once, or not at all if entries are boxed,
+/// and compares none.
 #[test]
 fn moves_of_equal_hashes_are_linear() {
     for n in [30, 300, 1000] {
@@ -214,8 +214,8 @@ fn blocked_user_code_delays_no_other_thread() {
     assert_eq!((map.len(), map.pin().iter().count()), (201, 201));
 }
 
-/// A reader that stays delays neither growth nor updates, and a map that has become sparse behind it
-/// costs no more than before.
+/// A reader that stays delays neither growth nor updates, and a map that has become sparse behind
+/// it costs no more than before.
 #[test]
 fn a_map_that_became_sparse_behind_a_reader_is_as_fast() {
     let _reader = Reader::enter();

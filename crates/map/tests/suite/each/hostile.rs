@@ -1,4 +1,4 @@
-//! T8, T9: incorrect safe code gets wrong answers at worst. With `Hash`, `Eq` and `Equivalent` that
+//! B8, B9: incorrect safe code gets wrong answers at worst. With `Hash`, `Eq` and `Equivalent` that
 //! lie, and with forgotten iterators, nothing is used after it was freed, and nothing is dropped
 //! twice.
 

@@ -1,4 +1,4 @@
-//! T3: operations on a key are linearizable, while the table is resized under them.
+//! B3: operations on a key are linearizable, while the table is resized under them.
 
 use std::array::from_fn;
 use std::sync::Barrier;
@@ -69,7 +69,7 @@ fn resize_at_random(map: &Map) -> impl FnMut() + Send {
 fn assert_linearizable(keys: usize, hashing: Hashing) {
     let map = Map::with_hasher(hashing);
     let history = search(&map, keys, resize_at_random(&map), |map| map);
-    assert!(history.is_none(), "T3: not linearizable: {history:#?}");
+    assert!(history.is_none(), "B3: not linearizable: {history:#?}");
 }
 
 /// The mixed hashes of neighbours lie far apart: they share a bucket only while the table is small.

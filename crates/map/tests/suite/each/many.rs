@@ -21,7 +21,7 @@ fn entries(n: u64, round: u64) -> impl Iterator<Item = (u64, u64)> + Clone {
     (0..n).map(move |i| (i % (n - n / 8), i + 10_000 * round))
 }
 
-/// T1, T7: lookups, the iteration and the length agree with the model.
+/// B1, B7: lookups, the iteration and the length agree with the model.
 #[track_caller]
 fn assert_holds(map: &Map, model: &Model<u64, u64>) {
     let pinned = map.pin();
@@ -53,7 +53,7 @@ fn many_insertions_are_like_single_ones() {
     }
 }
 
-/// T1: other threads see all that was there, and in the end all that was inserted.
+/// B1: other threads see all that was there, and in the end all that was inserted.
 #[test]
 fn many_insertions_during_resizes() {
     let map = Map::with_hasher(MIXED);
@@ -123,7 +123,7 @@ fn assert_finds_any_number(map: &Map) {
     }
 }
 
-/// T1: keys that are there are found, also during resizes.
+/// B1: keys that are there are found, also during resizes.
 #[test]
 fn lookups_in_batches_find_what_single_ones_find() {
     for hashing in [MIXED, IDENTITY, EQUAL, Hashing(|n| n / 8)] {
@@ -135,7 +135,7 @@ fn lookups_in_batches_find_what_single_ones_find() {
     }
 }
 
-/// T8: values outlive the call as long as the handle.
+/// B8: values outlive the call as long as the handle.
 #[test]
 fn values_live_as_long_as_the_handle() {
     let map: HashMap<_, _> =

@@ -306,7 +306,7 @@ impl Pair {
         let pinned = self.map.pin();
         let mut seen = Model::new();
         for (key, &value) in &pinned {
-            assert!(seen.insert(key.id, (key.tag, value)).is_none(), "T7: {} was seen twice", key.id);
+            assert!(seen.insert(key.id, (key.tag, value)).is_none(), "B7: {} was seen twice", key.id);
         }
         assert_eq!(seen, self.model);
         let (mut keys, mut values) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! T9: what panics leave behind that the test `panic_safety` does not look at.
+//! B9: what panics leave behind that the test `panic_safety` does not look at.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -47,7 +47,7 @@ fn iteration_runs_on_several_threads() {
     pool().install(|| map.pin().par_iter().for_each(join));
 }
 
-/// T7 and T8: residents are seen once each while the map is updated and resized, and what is seen
+/// B7 and B8: residents are seen once each while the map is updated and resized, and what is seen
 /// is alive.
 #[test]
 fn iteration_sees_residents_while_others_update() {

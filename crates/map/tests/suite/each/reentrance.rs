@@ -1,4 +1,4 @@
-//! T4, T9: user code runs without a lock of the map, so it may use the map in any way.
+//! B4, B9: user code runs without a lock of the map, so it may use the map in any way.
 
 use std::cell::{Cell, RefCell};
 use std::hash::{Hash, Hasher};

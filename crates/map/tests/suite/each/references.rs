@@ -1,4 +1,4 @@
-//! T8: what was found stays valid and unchanged as long as the guard.
+//! B8: what was found stays valid and unchanged as long as the guard.
 
 use std::thread;
 
@@ -52,7 +52,7 @@ fn what_updates_return_outlives_them() {
     error.value.assert_of(3);
 }
 
-/// T8: boxed entries never move: neither when the map is resized, nor when others are updated.
+/// B8: boxed entries never move: neither when the map is resized, nor when others are updated.
 #[test]
 fn boxed_entries_stay_in_their_places() {
     static TALLY: Tally = Tally::new();
@@ -71,7 +71,7 @@ fn boxed_entries_stay_in_their_places() {
     }
 }
 
-/// T3 in real time: when an update has returned, every lookup that begins finds it done, whatever
+/// B3 in real time: when an update has returned, every lookup that begins finds it done, whatever
 /// its key and thread.
 #[test]
 fn two_threads_that_insert_and_look_find_each_other() {

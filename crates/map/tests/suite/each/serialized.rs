@@ -85,7 +85,7 @@ fn hold_what_is_always_there_while_others_update() {
         for _ in 0..50 {
             let json = serde_json::to_string(&map).unwrap();
             let seen: BTreeMap<u64, u64> = serde_json::from_str(&json).unwrap();
-            assert!((0..100).all(|n| seen.get(&n) == Some(&n)), "T7: an entry that is always there is missing");
+            assert!((0..100).all(|n| seen.get(&n) == Some(&n)), "B7: an entry that is always there is missing");
         }
     });
 }

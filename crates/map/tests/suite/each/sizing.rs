@@ -63,8 +63,8 @@ fn too_much_is_an_error() {
     alongside(|| _ = failing(), || (0..20).for_each(|_| assert!(holds(&map, 1000))));
 }
 
-/// Waits until removals have made the map smaller. A shrink begins when no reader is left that knows
-/// an earlier array of the map.
+/// Waits until removals have made the map smaller. A shrink begins when no reader is left that
+/// knows an earlier array of the map.
 #[track_caller]
 fn shrinks_below(map: &HashMap<u64, u64>, room: usize) {
     wait_until("the map to shrink", || {

@@ -12,7 +12,7 @@ rounds=${1:-2}
 programs='^(core|rcu|table|bucket|map|cache|store|testing) |^papers (lib|readonly|suite) |^server lib '
 # The slowest tests that have one thread: they compare with models, fill maps, and compute
 # statistics.
-skipped=(fill:: model:: does_what_std_does estimates_are_right ages_are_precise the_top_of_a all_samples_are_counted
+skipped=(model:: does_what_std_does estimates_are_right ages_are_precise the_top_of_a all_samples_are_counted
   random_operations a_flush_after_thousands)
 [ "${2:-}" != all ] || programs=. skipped=()
 # Seconds for one program. Most take a few. The watchdog of crates/testing expires earlier, and

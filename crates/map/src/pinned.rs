@@ -303,8 +303,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     ///
     /// Other threads see the old value or the new one. `update` runs outside of locks, and runs
     /// again if another thread has changed the entry, or a [`FlatMap`](crate::FlatMap) has moved
-    /// it: only the last result is inserted. `key` replaces the key in the map, as with
-    /// [`Pinned::insert`].
+    /// it: only the last result is inserted. The old value is not moved out, because other threads
+    /// may be reading it. `key` replaces the key in the map, as with [`Pinned::insert`].
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);

@@ -104,14 +104,6 @@ pub const CRATES: &[Crate] = &[
         forbidden: &[ATOMICS],
         ..CRATE
     },
-    Crate {
-        name: "relativist-bucket",
-        folder: "bucket",
-        uses: &["relativist-core", "relativist-rcu"],
-        layers: &["design word", "form", "array", "table", "resize", "contents iter update"],
-        forbidden: &[ATOMICS],
-        ..CRATE
-    },
     Crate { name: "relativist-derive", folder: "derive", tests_use: &["relativist"], ..CRATE },
     Crate {
         name: "relativist-bucket",

@@ -303,8 +303,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-papers",
         folder: "papers",
-        uses: &["relativist-core", "relativist-rcu", "relativist", "relativist-check", "relativist-bench"],
-        tests_use: &["relativist-table"],
+        uses: &["relativist-core", "relativist-rcu", "relativist-table", "relativist-check", "relativist-bench"],
         layers: &["caches lever tables", "lookups xkernel", "figures instructions resize", "cli"],
         ..CRATE
     },

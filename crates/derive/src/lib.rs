@@ -86,7 +86,8 @@ struct Readme;
 /// #[derive(Relocatable)]
 /// struct Pair<T>(T, T);
 ///
-/// let counters: FlatMap<&str, Pair<AtomicU64>> = FlatMap::new(); // error
+/// let counters = FlatMap::new();
+/// counters.pin().insert("hits", Pair(AtomicU64::new(0), AtomicU64::new(0))); // error
 /// ```
 ///
 /// # Limits

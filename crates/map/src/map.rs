@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 
 use equivalent::Equivalent;
 use relativist_bucket::{AllocError, Boxed, Form, Inline, Private, Process, Table};
-use relativist_rcu::{Domain, Guard, is_reading};
+use relativist_rcu::{Domain, Guard, is_reading, is_reclaiming};
 
 use crate::builder::Builder;
 use crate::entry::{Entry, Hashing, Stores};
@@ -447,7 +447,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
     ///
     /// # Panics
     ///
-    /// Panics if this thread holds a guard or a handle of the process: it would wait for itself. (A
+    /// Panics if this thread holds a guard or a handle of the process, and in the destructor of an
+    /// entry that was removed from a map: it would wait for itself. (A
     /// [`PrivateMap`] cannot know which thread has its handles: the call waits for ever if the
     /// caller has one.)
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
@@ -455,6 +456,11 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
             !is_reading(),
             "shrinking waits for readers, and inside a read section it would wait for itself: drop the Guard or the \
              handle of this thread first"
+        );
+        assert!(
+            !is_reclaiming(),
+            "shrinking waits until earlier buckets are freed, and inside a deferred function or the destructor of a \
+             removed entry it would wait for itself"
         );
         self.table.shrink_to_fit(&self.hashing)
     }

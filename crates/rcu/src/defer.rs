@@ -221,6 +221,13 @@ pub fn without_reclaiming<R>(function: impl FnOnce() -> R) -> R {
     function()
 }
 
+/// Returns whether the calling thread is inside a deferred function or
+/// [`without_reclaiming`]. Code that waits until deferred functions have run would wait for itself
+/// there.
+pub fn is_reclaiming() -> bool {
+    MARK.with(Cell::get) != Mark::None
+}
+
 local! {
     /// The number of calls of `without_waiting` that this thread is in. Has no destructor, so a
     /// thread can use it at any time until it ends.

@@ -129,8 +129,8 @@ compile_error!("relativist-rcu counts grace periods in 64 bits, which readers lo
 
 pub use barrier::{Barrier, BarrierError, active_barrier, set_barrier};
 pub use defer::{
-    MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, reclaim_soon, without_reclaiming,
-    without_waiting,
+    MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, is_reclaiming, reclaim_soon,
+    without_reclaiming, without_waiting,
 };
 pub use grace::{GracePeriod, grace_periods, wait_for_readers};
 pub use guard::{Guard, is_reading, read};

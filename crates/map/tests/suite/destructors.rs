@@ -1,7 +1,7 @@
 //! B12: destructors of keys and values: where they run, and what they may do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use relativist::{HashMap, PrivateMap};
@@ -145,4 +145,22 @@ fn a_cycle_is_leaked() {
     map.pin().clear();
     reclaim(&map);
     assert_eq!(Arc::strong_count(&map), 1, "a cycle that is broken is not leaked");
+}
+
+/// B12: a destructor that shrinks a map would wait for itself, and panics instead.
+#[test]
+fn shrinking_in_a_destructor_panics() {
+    struct Shrinks(Arc<HashMap<u64, u64>>, Arc<AtomicBool>);
+    impl Drop for Shrinks {
+        fn drop(&mut self) {
+            let shrink = AssertUnwindSafe(|| _ = self.0.shrink_to_fit());
+            self.1.store(catch_unwind(shrink).is_err(), Relaxed);
+        }
+    }
+    let (other, has_panicked) = (Arc::new(HashMap::with_capacity(1000)), Arc::new(AtomicBool::new(false)));
+    let map = HashMap::new();
+    map.pin().insert(1, Shrinks(other, Arc::clone(&has_panicked)));
+    map.pin().remove(&1);
+    relativist_rcu::barrier();
+    assert!(has_panicked.load(Relaxed));
 }

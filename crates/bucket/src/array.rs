@@ -229,9 +229,14 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         Ok(array)
     }
 
-    /// Returns an error if no array can be that large.
+    /// Returns an error if there is no memory for an array of this size at present.
     pub(crate) fn check(bits: u32) -> Result<(), AllocError> {
-        Self::layout(bits).map(|_| ()).ok_or(AllocError { buckets: 1usize.checked_shl(bits) })
+        let failed = AllocError { buckets: 1usize.checked_shl(bits) };
+        let (layout, _) = Self::layout(bits).ok_or(failed)?;
+        let memory = allocate(layout, 0).ok_or(failed)?;
+        // SAFETY: allocated above.
+        unsafe { free(memory, layout) };
+        Ok(())
     }
 
     fn layout(bits: u32) -> Option<(Layout, usize)> {

@@ -393,7 +393,10 @@ impl<E, F: Form> Table<E, F> {
     /// Returns an error if the buckets cannot be allocated: the table stays as it was.
     pub fn reserve(&self, additional: usize, keys: &impl Keys<E>) -> Result<(), AllocError> {
         let wanted = Self::bits_for(self.len().saturating_add(additional));
-        Array::<E, F>::check(wanted)?;
+        // Growth takes several steps, none of which begins if the last one cannot be made.
+        if wanted > self.enter().array().bits() {
+            Array::<E, F>::check(wanted)?;
+        }
         self.resize(|_, bits| wanted.max(bits), keys)
     }
 

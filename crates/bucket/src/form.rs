@@ -413,11 +413,11 @@ impl Form for Inline {
             return;
         }
         // The slot may be used again before the deferred function runs. So that function gets a
-        // copy of the entry.
-        // SAFETY: the slot is not written again in this section.
-        let copy = Node::new(ManuallyDrop::new(unsafe { entry.cast::<ManuallyDrop<E>>().read() }));
+        // copy of the entry. SAFETY: the slot is not written again in this section. Readers may
+        // still use the entry, so this copies its bytes, and makes no second value of it.
+        let copy = Node::new(unsafe { entry.cast::<MaybeUninit<E>>().read() });
         let bytes = node_layout::<E>().size();
-        // SAFETY: as for boxed forms. `ManuallyDrop` has the layout of its contents.
+        // SAFETY: as for boxed forms. `MaybeUninit` has the layout of its contents.
         unsafe { domain.defer(guard, copy.into_raw().cast(), bytes, |copy| dispose_node::<E>(copy.cast())) };
     }
 
@@ -510,8 +510,8 @@ impl Readers for Process {
     }
 
     fn wait(&self) {
-        relativist_rcu::wait_for_readers();
-        relativist_rcu::reclaim_soon();
+        // Runs what other threads have deferred, too: there may be no background thread.
+        relativist_rcu::barrier();
     }
 }
 

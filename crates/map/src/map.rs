@@ -174,7 +174,7 @@ pub type PrivateMap<K, V, S = RandomState> = Map<K, V, S, Private>;
 /// | insert, replace, remove | blocks while another thread changes the same bucket | a lookup and a short lock |
 /// | update, compute and the like | the same, and again if another thread changes the entry meanwhile | a lookup and one of those per attempt |
 /// | growing and shrinking | the threads that insert and remove share the work; no thread waits for readers | each entry is copied once |
-/// | clear | wait-free, and the entries are dropped later | constant, and in proportion to the entries to drop them |
+/// | clear | one step, and the entries are dropped later | constant, and in proportion to the entries to drop them |
 ///
 /// *Wait-free* means: without waiting and without retries. The steps of a lookup grow only with the
 /// entries that others insert into the same bucket, and by one for each resize that begins
@@ -413,7 +413,7 @@ impl<K, V, S, F: Form> Map<K, V, S, F> {
 
 impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
     /// Makes room for `additional` more entries, so that inserting them starts no resize. Waits for
-    /// no reader. Other threads can use the map meanwhile.
+    /// no reader. Other threads can use the map meanwhile. Gives up if `Hash` of an entry panics.
     ///
     /// # Panics
     ///

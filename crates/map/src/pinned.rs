@@ -518,8 +518,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
 /// entry meanwhile, the new one stays. (A [`FlatMap`](crate::FlatMap) cannot tell a replaced entry
 /// from one that has moved: there the closure runs again, for the new entry.)
 impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
-    /// Removes all entries in one atomic step, without waiting. The entries are dropped after a
-    /// grace period. The map has the room that it was made with.
+    /// Removes all entries in one atomic step. The entries are dropped after a grace period. The
+    /// map has the room that it was made with. As after other removals, the thread waits for
+    /// readers when it leaves its section if too many bytes wait already.
     ///
     /// # Panics
     ///

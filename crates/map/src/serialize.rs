@@ -12,9 +12,12 @@ use crate::entry::Stores;
 use crate::map::Map;
 use crate::set::Set;
 
-/// The maximum number of entries for which buckets are allocated before the input is read. The
+/// Returns for how many entries of this type buckets are allocated before the input is read. The
 /// number that the input announces may be wrong.
-const MAX_TRUSTED: usize = 4096;
+fn trusted<E>(announced: Option<usize>) -> usize {
+    const MAX_BYTES: usize = 64 << 10;
+    announced.unwrap_or(0).min(MAX_BYTES / size_of::<E>().max(1))
+}
 
 /// Serializes the entries that [`Pinned::iter`](crate::Pinned::iter) sees. The number of entries is
 /// passed to formats that need it beforehand.
@@ -82,7 +85,7 @@ where
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
         let map = Map::default();
         // Without memory for the buckets the map grows as far as it can.
-        _ = map.try_reserve(entries.size_hint().unwrap_or(0).min(MAX_TRUSTED));
+        _ = map.try_reserve(trusted::<(K, V)>(entries.size_hint()));
         while let Some((key, value)) = entries.next_entry()? {
             map.pin().insert(key, value);
         }
@@ -105,7 +108,7 @@ where
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
         let set = Set::default();
         // As above.
-        _ = set.as_map().try_reserve(elements.size_hint().unwrap_or(0).min(MAX_TRUSTED));
+        _ = set.as_map().try_reserve(trusted::<T>(elements.size_hint()));
         while let Some(element) = elements.next_element()? {
             set.pin().insert(element);
         }

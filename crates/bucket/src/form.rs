@@ -413,8 +413,9 @@ impl Form for Inline {
             return;
         }
         // The slot may be used again before the deferred function runs. So that function gets a
-        // copy of the entry. SAFETY: the slot is not written again in this section. Readers may
-        // still use the entry, so this copies its bytes, and makes no second value of it.
+        // copy of the entry.
+        // SAFETY: the slot is not written again in this section. Readers may still use the entry,
+        // so this copies its bytes, and makes no second value of it.
         let copy = Node::new(unsafe { entry.cast::<MaybeUninit<E>>().read() });
         let bytes = node_layout::<E>().size();
         // SAFETY: as for boxed forms. `MaybeUninit` has the layout of its contents.

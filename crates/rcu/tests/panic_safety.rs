@@ -196,7 +196,7 @@ const OPERATIONS: [(&str, fn()); 15] = [
 ];
 
 /// Exported items that call no user code.
-const HARMLESS: [&str; 11] = [
+const HARMLESS: [&str; 12] = [
     "Barrier",
     "BarrierError",
     "DomainGracePeriod",
@@ -206,6 +206,7 @@ const HARMLESS: [&str; 11] = [
     "active_barrier",
     "grace_periods",
     "is_reading",
+    "is_reclaiming",
     "reclaim_soon",
     "set_barrier",
 ];

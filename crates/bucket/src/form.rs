@@ -157,7 +157,7 @@ unsafe impl<E: Send> Send for Node<E> {}
 // SAFETY: as above.
 unsafe impl<E: Sync> Sync for Node<E> {}
 
-/// Entries of size 0 need an address of their own, by which they are told apart.
+/// Entries of size 0 need an address of their own, which distinguishes them.
 fn node_layout<E>() -> Layout {
     let layout = Layout::new::<E>();
     let size = layout.size().max(1).next_multiple_of(8);

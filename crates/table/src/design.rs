@@ -136,8 +136,7 @@
 //!   the resizer. A wait for readers that fails aborts the process, so no panic leaves a table
 //!   halfway through a resize.
 //!
-//! (T10, the move of an entry to another key, is in `relativist-papers`. T11: if links are those of
-//! a private domain, the resizer reads none of a chain that it has not locked.)
+//! (T10, the move of an entry to another key, is in `relativist-papers`.)
 //!
 //! The resize is model-checked: the algorithm in Promela (`proofs/`), the code with loom. Iteration
 //! is checked with loom. For each of their waits, marks, locks and publications, `ci/mutation.sh`

@@ -33,9 +33,6 @@ pub(crate) struct TableInner<L: AnyLink = Link> {
     /// The binary logarithm of the number of buckets of the published array. Only the holder of the
     /// resizer's mutex changes it.
     bits: AtomicU8,
-    /// Whether the resizer follows links of chains that it has not locked, to prefetch the next
-    /// ones. It does so in sections of the process, so removed links have to wait for those.
-    pub(super) looks_ahead: bool,
     /// Locked before the resizer's mutex, to make that fair: otherwise a thread that resizes in a
     /// loop could starve the others.
     turn: Mutex<()>,
@@ -67,7 +64,6 @@ impl<L: AnyLink> TableInner<L> {
             requested: AtomicBool::new(false),
             resizing: AtomicBool::new(false),
             bits: AtomicU8::new(0),
-            looks_ahead: true,
             count: Counter::new(),
             turn: Mutex::new(()),
             resizer: Mutex::new(Resizer::default()),

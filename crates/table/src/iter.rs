@@ -18,12 +18,12 @@ pub struct Iter<'t, L: AnyLink = Link> {
     /// The hash at which the current bucket ends; `None` for the last bucket.
     end: Option<u64>,
     /// How far memory was prefetched.
-    pub prefetched: Prefetched,
+    prefetched: Prefetched,
 }
 
-/// What an iteration has prefetched. An iteration that continues another one takes it over.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Prefetched {
+/// What an iteration has prefetched.
+#[derive(Clone, Copy, Default)]
+struct Prefetched {
     /// Links with smaller hashes are prefetched.
     until: u64,
     /// The number of buckets in the last batch.
@@ -49,12 +49,8 @@ impl<L: AnyLink> Table<L> {
     /// between two hashes, and another one may continue at any later time: together they see a link
     /// that is in the table throughout exactly once.
     pub fn iter_from<'t>(&'t self, from: u64, guard: &'t Guard) -> Iter<'t, L> {
-        self.iter_part(from, Prefetched::default(), guard)
-    }
-
-    /// Like `iter_from`, but continues an iteration that has prefetched memory already.
-    pub fn iter_part<'t>(&'t self, from: u64, prefetched: Prefetched, guard: &'t Guard) -> Iter<'t, L> {
-        let mut iter = Iter { table: self, guard, next: null_mut(), from, end: None, prefetched };
+        let mut iter =
+            Iter { table: self, guard, next: null_mut(), from, end: None, prefetched: Prefetched::default() };
         iter.enter_bucket();
         iter
     }

@@ -9,7 +9,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Table::find`], [`Table::find_many`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
+//! | [`Table::find`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
 //! | [`Table::entry`], [`Table::insert`], [`Table::remove`], [`Table::unlink`] | updates: lock one bucket |
 //! | [`Table::insert_if_absent`] | an update that in most cases takes no lock |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
@@ -29,7 +29,6 @@ mod batch;
 mod clear;
 mod contents;
 pub mod design;
-mod exclusive;
 mod group;
 mod hash;
 mod head;
@@ -52,9 +51,8 @@ pub mod worker;
 compile_error!("relativist-table keeps a pointer and 16 bits more in a word: it needs a 64-bit target");
 
 pub use array::AllocError;
-pub use exclusive::{Exclusive, ExclusivePlace};
 pub use hash::Hash;
-pub use iter::{Iter, Prefetched};
+pub use iter::Iter;
 pub use link::{AnyLink, CompactLink, Link};
 pub use multimap::FindAll;
 pub use policy::{Policy, PolicyError, Resizing};

@@ -109,30 +109,6 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    /// Drops key and value. Leaves the link as it is, which other threads may be using, and the
-    /// memory allocated.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], and no thread uses the key or the value any more,
-    /// nor will.
-    pub unsafe fn drop_entry(link: NonNull<Link>) {
-        struct Value<V>(*mut V);
-        impl<V> Drop for Value<V> {
-            fn drop(&mut self) {
-                // SAFETY: see the function.
-                unsafe { self.0.drop_in_place() };
-            }
-        }
-        let node = link.cast::<Self>().as_ptr();
-        // SAFETY: guaranteed by the caller; the pointer is for the whole node (`into_link`).
-        unsafe {
-            // Dropped even if the destructor of the key panics.
-            let _value = Value(&raw mut (*node).value);
-            (&raw mut (*node).key).drop_in_place();
-        }
-    }
-
     /// Frees a node whose key and value are gone.
     ///
     /// # Safety

@@ -157,23 +157,6 @@ impl Policy {
         (overloaded || wasteful).then(wanted).filter(|&wanted| wanted != buckets)
     }
 
-    /// Returns the number of bits of a bucket number that a flat table with this number of entries
-    /// should have, if it is not `bits`. Such a table grows by a factor of 2, because a bucket
-    /// takes much memory.
-    pub fn wanted_bits(&self, entries: usize, bits: u32) -> Option<u32> {
-        let buckets = 1 << bits;
-        let wanted = self.wanted(entries, buckets)?;
-        let smallest = if wanted > buckets { self.smallest_for(entries) } else { wanted };
-        Some(smallest.ilog2())
-    }
-
-    /// Returns the smallest number of buckets that hold this number of entries without being
-    /// overloaded, up to the ceiling.
-    pub fn smallest_for(&self, entries: usize) -> usize {
-        let buckets = (entries as f64 / f64::from(self.high)).ceil() as usize;
-        buckets.checked_next_power_of_two().unwrap_or(Self::MAX_BUCKETS).clamp(2, self.ceiling())
-    }
-
     /// Returns the number of buckets to which a table with this number of entries is resized, if it
     /// is resized: a power of two, up to the ceiling. Ignores the floor. Takes constant time.
     ///

@@ -169,7 +169,7 @@ impl<L: AnyLink> TableInner<L> {
         let end = filled.saturating_add(heads).min(coarse.len());
         while filled < end {
             let chunk = Chunk::at(filled, (base, coarse, fine));
-            chunk.prefetch::<L>(self.looks_ahead);
+            chunk.prefetch::<L>();
             let done = if base == coarse { chunk.fill_settled::<L>(lock) } else { chunk.fill_uncut::<L>(lock) };
             filled += done;
             if done < chunk.heads.len() {
@@ -202,7 +202,7 @@ impl<L: AnyLink> TableInner<L> {
         let factor = fine.len() / base.len();
         let skips_exact_summaries = self.wants_more_than(fine.len());
         let walks = |word: Word| !skips_exact_summaries || word.sole_part(factor).is_none();
-        let chains = Chains { array: base, looks_ahead: self.looks_ahead, walks };
+        let chains = Chains { array: base, walks };
         for_each_step::<L>((base, fine), &chains, Order::Ascending, |step| {
             cut::<L>(step, fine.scale(), skips_exact_summaries)
         });
@@ -222,7 +222,7 @@ impl<L: AnyLink> TableInner<L> {
         fine.set_base(Some(coarse));
         // The order is descending, so that a step links the chains of its heads in front of those
         // that are joined already, and needs no other heads.
-        let chains = Chains { array: fine, looks_ahead: self.looks_ahead, walks: |_| true };
+        let chains = Chains { array: fine, walks: |_| true };
         for_each_step::<L>((coarse, fine), &chains, Order::Descending, |step| join::<L>(&step, coarse.scale()));
         self.array.publish(coarse);
         resizer.retire(fine);
@@ -256,8 +256,6 @@ enum Order {
 struct Chains<'a, W> {
     /// The array whose heads lead to the links at present.
     array: Array<'a>,
-    /// See [`TableInner::looks_ahead`].
-    looks_ahead: bool,
     /// Returns, for the word of such a head, whether a step will walk its chain.
     #[cfg_attr(relativist_loom, expect(dead_code, reason = "loom does not model caches"))]
     walks: W,
@@ -269,9 +267,8 @@ impl<W: Fn(Word) -> bool> Chains<'_, W> {
     #[cfg(not(relativist_loom))]
     fn prefetch<L: AnyLink>(&self, buckets: Range<usize>) {
         let _guard = read();
-        // SAFETY: in a read section, in which links stay alive that are followed. Without
-        // `looks_ahead` none is.
-        unsafe { self.array.prefetch_chains::<L>(buckets, |word| self.looks_ahead && (self.walks)(word)) };
+        // SAFETY: in a read section, in which links stay alive that are followed.
+        unsafe { self.array.prefetch_chains::<L>(buckets, &self.walks) };
     }
 
     /// Does nothing, because loom does not model caches.
@@ -295,7 +292,7 @@ fn for_each_step<L: AnyLink>(
         });
         return;
     }
-    let fine_chains = Chains { array: fine, looks_ahead: chains.looks_ahead, walks: |_| true };
+    let fine_chains = Chains { array: fine, walks: |_| true };
     let take_step = |first| {
         fine_chains.prefetch::<L>(first..first + STEP);
         let group = first / factor * factor;
@@ -368,9 +365,9 @@ impl<'a> Chunk<'a> {
     }
 
     /// Prefetches what filling reads and writes. Call this before a head is locked.
-    fn prefetch<L: AnyLink>(&self, looks_ahead: bool) {
+    fn prefetch<L: AnyLink>(&self) {
         let factor = self.factor();
-        let chains = Chains { array: self.coarse, looks_ahead, walks: |word: Word| word.sole_part(factor).is_none() };
+        let chains = Chains { array: self.coarse, walks: |word: Word| word.sole_part(factor).is_none() };
         chains.prefetch::<L>(self.first..self.first + self.heads.len());
         for heads in [self.heads, self.fines] {
             heads.iter().take(STEP * STEP).step_by(Head::PER_LINE).for_each(|head| prefetch_for_write(head));
@@ -549,18 +546,6 @@ mod tests {
     use crate::worker::Resize;
     use crate::{Link, Table};
 
-    /// T11: in a map with a private domain, the resizer does not read links of a chain that it has
-    /// not locked, because they may be freed meanwhile. (Reading this one ends the process.)
-    #[test]
-    fn links_of_a_domain_are_not_read_ahead() {
-        let array = Array::allocate(2).expect("memory for a few buckets");
-        let freed: *mut Link = std::ptr::without_provenance_mut(64);
-        array.all()[1].store(Word::EMPTY.with_first(freed));
-        Chains { array, looks_ahead: false, walks: |_| true }.prefetch::<Link>(0..array.len());
-        // SAFETY: no other code has it.
-        unsafe { array.free() };
-    }
-
     /// T4: steps cover each fine head once, in order, with the coarse head that is its lock. A step
     /// covers at most [`STEP`] of them, however large the factor.
     #[test]
@@ -580,7 +565,7 @@ mod tests {
                     assert_eq!(step.is_last, end % factor == 0);
                     steps.push(step.first..end);
                 };
-                let chains = Chains { array: coarse, looks_ahead: true, walks: |_| true };
+                let chains = Chains { array: coarse, walks: |_| true };
                 for_each_step::<Link>((coarse, fine), &chains, order, take_step);
                 if matches!(order, Order::Descending) && factor > STEP {
                     steps.reverse();
@@ -597,23 +582,22 @@ mod tests {
         drop(unsafe { Box::from_raw(link.as_ptr()) });
     }
 
-    /// The worker, a resize by hand and a mutable borrow do not replace an array while the heads of
-    /// a finer one are filled from it.
+    /// The worker and a resize by hand do not replace an array while the heads of a finer one are
+    /// filled from it.
     #[test]
     fn whoever_resizes_next_finishes_what_insertions_have_begun() {
-        let whoever: [fn(&mut Table); 3] = [
+        let whoever: [fn(&Table); 2] = [
             |table| _ = table.inner().advance_resize(),
             |table| table.resize_to(256).expect("memory for some buckets"),
-            |table| drop(table.exclusive()),
         ];
         for resize in whoever {
-            let mut table = Table::new(256, Resizing::Manual, dispose).expect("memory for some buckets");
+            let table = Table::new(256, Resizing::Manual, dispose).expect("memory for some buckets");
             let mut resizer = table.inner().lock_resizer();
             table.inner().begin_growth(9, &mut resizer).expect("memory for some buckets");
             table.inner().continue_growth(1, &Head::try_lock_now, &mut resizer);
             assert!(resizer.is_growing());
             drop(resizer);
-            resize(&mut table);
+            resize(&table);
             assert!(!table.inner().lock_resizer().is_growing());
         }
     }

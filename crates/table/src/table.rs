@@ -95,17 +95,6 @@ impl Table {
     ) -> Result<Self, AllocError> {
         Self::create(buckets, policy.into(), dispose)
     }
-
-    /// Makes the resizer of a new table read only links of chains that it has locked. Then a
-    /// removed link has to wait only for lookups, updates and iterations that may have found it. If
-    /// they all run in sections of a private domain, too, it need not wait for a grace period of
-    /// the process.
-    ///
-    /// Resizes take longer, because they prefetch the first link of each chain only.
-    pub fn with_links_of_a_domain(mut self) -> Self {
-        Arc::get_mut(&mut self.inner).expect("no thread shares a new table").looks_ahead = false;
-        self
-    }
 }
 
 impl Table<CompactLink> {

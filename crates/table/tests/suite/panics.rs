@@ -169,9 +169,6 @@ fn unlink(table: &Table, n: u64) {
 
 const OPERATIONS: &[Operation] = &[
     ("Table::find", Step, |table| _ = find(table, 2, &read())),
-    ("Table::find_many", Step, |table| {
-        table.find_many(&[0, 2, 5].map(hash), |n, link| is(2)(link) && n == 1, |_, _| tick(), &read());
-    }),
     ("Table::prefetch", Step, |table| table.prefetch(&[hash(0)], |_| tick(), &read())),
     ("Table::find_all", Step, |table| table.find_all(hash(0), &read()).for_each(|_| tick())),
     ("Table::iter", Step, |table| table.iter(&read()).for_each(|_| tick())),

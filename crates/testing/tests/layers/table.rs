@@ -98,7 +98,7 @@ pub const CRATES: &[Crate] = &[
             "group resize",
             "automatic",
             "table",
-            "exclusive iter lookup update",
+            "iter lookup update",
             "batch clear multimap settled",
         ],
         forbidden: &[ATOMICS],

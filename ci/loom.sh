@@ -10,6 +10,6 @@ cd "$(dirname "$0")/.."
 export CARGO_PROFILE_RELEASE_LTO=off RUSTFLAGS="--cfg relativist_loom"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/mutation-loom"
 # One command for all crates, so that their common dependencies are built once.
-both=(--locked --release --package relativist-core --package relativist-rcu --package relativist-table --package relativist-bucket --package relativist-cache)
+both=(--locked --release --package relativist-core --package relativist-rcu --package relativist-table --package relativist-bucket --package relativist --package relativist-cache)
 cargo test "${both[@]}" --lib loom_tests
 cargo test "${both[@]}" --package relativist-papers --no-default-features --test loom

@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mutated=$target/mutated
 # The folders below crates that have mutations.
-crates="core rcu table bucket cache papers"
+crates="core rcu table bucket map cache papers"
 
 # copy: makes target/mutated from the sources, with the patches applied. A patch that no longer fits
 # is merged; the lines in conflict are marked as in any merge.

@@ -331,6 +331,11 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         (hash.get() >> self.header().shift) as usize
     }
 
+    /// Returns the lowest hash of a bucket. `None` if there are not as many buckets.
+    pub(crate) fn first_hash(self, bucket: usize) -> Option<Hash> {
+        (bucket < self.len()).then(|| Hash::lowest(bucket, self.header().shift))
+    }
+
     #[inline(always)]
     pub(crate) fn bucket(self, hash: Hash) -> Segment<'a, E, F> {
         self.bucket_at(self.bucket_of(hash))

@@ -1,13 +1,14 @@
 //! Iteration: bucket by bucket, in the array that was current at the start, or where its buckets
-//! have moved since.
+//! have moved since. Or by the order of hashes, over any number of sections.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 use crate::array::{Array, Segment};
-use crate::form::{Expected, Form};
+use crate::form::{Boxed, Expected, Form};
 use crate::table::{Keys, Section, find_in};
-use crate::word::{Slots, Word};
+use crate::word::{Hash, Slots, Word};
 
 /// An iterator over the entries of a table. It sees an entry that is in the table throughout
 /// exactly once, and a key that is not removed meanwhile at most once.
@@ -41,6 +42,43 @@ impl<E, F: Form> Section<'_, E, F> {
             slots: Slots::default(),
             collected: Vec::new(),
         }
+    }
+}
+
+impl<E> Section<'_, E, Boxed> {
+    /// Passes the hash and the address of each entry in the bucket of a hash to `visit`, except for
+    /// entries with lower hashes. Returns the first hash of the next bucket, or `None` after the
+    /// last bucket.
+    ///
+    /// Whoever goes through all hashes like this, in one section or in many, finds each entry that
+    /// is in the table throughout exactly once: an entry keeps its hash and its address.
+    pub fn visit_bucket(
+        &self,
+        from: Hash,
+        keys: &impl Keys<E>,
+        mut visit: impl FnMut(Hash, NonNull<E>),
+    ) -> Option<Hash> {
+        let mut array = self.array();
+        let (first, word) = loop {
+            let first = array.bucket(from);
+            let word = first.word();
+            if !word.is_moved() {
+                break (first, word);
+            }
+            array = array.next().expect("a bucket moves to the next array");
+        };
+        for (segment, word) in first.chain(word) {
+            for slot in word.live() {
+                // SAFETY: the word was loaded in this section.
+                let Some(entry) = (unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any) }) else { continue };
+                // SAFETY: it lives as long as the section.
+                let hash = keys.hash(unsafe { entry.as_ref() });
+                if hash >= from {
+                    visit(hash, entry);
+                }
+            }
+        }
+        array.first_hash(array.bucket_of(from) + 1)
     }
 }
 

@@ -20,10 +20,15 @@
 use relativist_core::prefetch::prefetch;
 
 /// The hash of a key, mixed by [`Hash::new`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hash(u64);
 
 impl Hash {
+    /// The lowest hash.
+    pub const MIN: Self = Self(0);
+    /// The highest hash.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// Mixes the hash that a hasher has computed, which may be weak: the product of 128 bits with
     /// an odd number, folded. Its high bits choose the bucket, and its low bits are the tag.
     #[inline(always)]
@@ -37,6 +42,24 @@ impl Hash {
     #[cfg(relativist_loom)]
     pub const fn exactly(bits: u64) -> Self {
         Self(bits)
+    }
+
+    /// Returns the lowest hash of a bucket, if the bits above `shift` choose it.
+    pub(crate) const fn lowest(bucket: usize, shift: u32) -> Self {
+        Self((bucket as u64) << shift)
+    }
+
+    /// Returns the hash in the middle between two.
+    pub const fn middle(low: Self, high: Self) -> Self {
+        Self(low.0 + (high.0 - low.0) / 2)
+    }
+
+    /// Returns the next higher hash.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(next) => Some(Self(next)),
+            None => None,
+        }
     }
 
     #[inline(always)]

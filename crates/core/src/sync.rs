@@ -19,12 +19,12 @@ pub use {
     loom::cell::{Cell, UnsafeCell},
     loom::sync::{Mutex, MutexGuard, atomic},
     loom::thread::yield_now,
-    tracked::{AtomicBits, AtomicPtr},
+    tracked::{AtomicBits, AtomicByte, AtomicPtr},
 };
 #[cfg(not(relativist_loom))]
 pub use {
     std::cell::Cell,
-    std::sync::atomic::{self, AtomicPtr, AtomicU64 as AtomicBits, compiler_fence},
+    std::sync::atomic::{self, AtomicPtr, AtomicU8 as AtomicByte, AtomicU64 as AtomicBits, compiler_fence},
     std::sync::{Mutex, MutexGuard},
     std::thread::yield_now,
 };
@@ -81,45 +81,168 @@ pub fn full_fence() {
 
 /// Lets threads sleep until another thread unlocks something at an address.
 #[cfg(not(relativist_loom))]
-pub(crate) mod parking {
+pub mod parking {
     pub(crate) use std::sync::atomic::AtomicUsize as AtomicCount;
 
-    use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN};
+    pub use parking_lot_core::SpinWait;
+    use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, UnparkToken};
+
+    use super::Woken;
+
+    const HANDED_OVER: UnparkToken = UnparkToken(1);
 
     /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` returns false.
     /// `is_locked` must neither panic nor park.
     pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
-        // SAFETY: guaranteed by the callers; the other callbacks do nothing.
-        unsafe { parking_lot_core::park(key, is_locked, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
+        // SAFETY: guaranteed by the callers, also for the callback that does nothing.
+        unsafe { park_then(key, is_locked, || {}) };
+    }
+
+    /// Sleeps at `key`, unless `is_locked` returns false. Calls `before_sleep` when a thread that
+    /// unlocks would wake this one. Returns whether that thread has handed something over.
+    ///
+    /// # Safety
+    ///
+    /// No other code parks at this address. Neither function panics or parks.
+    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> bool {
+        // SAFETY: guaranteed by the caller; the other callback does nothing.
+        let result =
+            unsafe { parking_lot_core::park(key, is_locked, before_sleep, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
+        result == ParkResult::Unparked(HANDED_OVER)
+    }
+
+    /// Wakes one of the threads that sleep at `key`. Before it runs, and before any thread goes to
+    /// sleep there, calls `unlock`, which returns whether the thread gets something handed over.
+    ///
+    /// # Safety
+    ///
+    /// No other code parks at this address. `unlock` neither panics nor parks.
+    pub unsafe fn unpark_one(key: usize, unlock: impl FnOnce(Woken) -> bool) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            parking_lot_core::unpark_one(key, |result| {
+                let one = result.unparked_threads > 0;
+                let woken = Woken { one, more: result.have_more_threads, in_turn: one && result.be_fair };
+                if unlock(woken) { HANDED_OVER } else { DEFAULT_UNPARK_TOKEN }
+            })
+        };
     }
 
     /// Wakes all threads that sleep at `key`.
     #[cold]
-    pub(crate) fn unpark_all(key: usize) {
+    pub fn unpark_all(key: usize) {
         // SAFETY: an address that no other code parks at.
         unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
     }
 }
 
-/// The replacement for models, with one queue for all addresses.
-#[cfg(all(test, relativist_loom))]
-pub(crate) mod parking {
-    pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
-    use loom::sync::{Condvar, Mutex};
+/// What a thread learns that wakes one of those that sleep.
+#[derive(Debug, Clone, Copy)]
+pub struct Woken {
+    /// Whether a thread wakes.
+    pub one: bool,
+    /// Whether others go on sleeping.
+    pub more: bool,
+    /// Whether the one that wakes has waited for so long that it should get the lock.
+    pub in_turn: bool,
+}
 
-    loom::lazy_static! {
-        static ref QUEUE: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
+/// The replacement for models. Every other thread that sleeps is woken as one whose turn it is.
+#[cfg(relativist_loom)]
+pub mod parking {
+    #[cfg(test)]
+    pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
+    use loom::sync::{Condvar, Mutex, MutexGuard};
+
+    use super::Woken;
+
+    #[derive(Default)]
+    struct Queue {
+        threads: usize,
+        /// The key and the number of each thread that sleeps.
+        sleeping: Vec<(usize, usize)>,
+        /// The number of each thread that was woken, and whether it gets something.
+        woken: Vec<(usize, bool)>,
     }
 
-    pub(crate) fn park(_: usize, is_locked: impl Fn() -> bool) {
-        let queue = QUEUE.0.lock().unwrap();
-        if is_locked() {
-            drop(QUEUE.1.wait(queue).unwrap());
+    loom::lazy_static! {
+        static ref QUEUE: (Mutex<Queue>, Condvar) = (Mutex::new(Queue::default()), Condvar::new());
+    }
+
+    fn lock() -> MutexGuard<'static, Queue> {
+        QUEUE.0.lock().unwrap()
+    }
+
+    /// Never spins.
+    #[derive(Default)]
+    pub struct SpinWait;
+
+    impl SpinWait {
+        /// Creates one.
+        pub fn new() -> Self {
+            Self
+        }
+
+        /// Returns false: the thread should sleep.
+        pub fn spin(&mut self) -> bool {
+            false
         }
     }
 
-    pub(crate) fn unpark_all(_: usize) {
-        let _queue = QUEUE.0.lock().unwrap();
+    #[cfg(test)]
+    pub(crate) fn park(key: usize, is_locked: impl Fn() -> bool) {
+        // SAFETY: as for the original.
+        unsafe { park_then(key, is_locked, || {}) };
+    }
+
+    /// As the original.
+    ///
+    /// # Safety
+    ///
+    /// As for the original.
+    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> bool {
+        let mut queue = lock();
+        if !is_locked() {
+            return false;
+        }
+        let thread = queue.threads;
+        queue.threads += 1;
+        queue.sleeping.push((key, thread));
+        drop(queue);
+        before_sleep();
+        let mut queue = lock();
+        loop {
+            if let Some(woken) = queue.woken.iter().position(|&(woken, _)| woken == thread) {
+                return queue.woken.swap_remove(woken).1;
+            }
+            queue = QUEUE.1.wait(queue).unwrap();
+        }
+    }
+
+    /// As the original.
+    ///
+    /// # Safety
+    ///
+    /// As for the original.
+    pub unsafe fn unpark_one(key: usize, unlock: impl FnOnce(Woken) -> bool) {
+        let mut queue = lock();
+        let found = queue.sleeping.iter().position(|&(other, _)| other == key);
+        let thread = found.map(|index| queue.sleeping.remove(index).1);
+        let (one, more) = (thread.is_some(), queue.sleeping.iter().any(|&(other, _)| other == key));
+        let in_turn = thread.is_some_and(|thread| thread % 2 == 1);
+        let gets = unlock(Woken { one, more, in_turn });
+        queue.woken.extend(thread.map(|thread| (thread, gets)));
+        QUEUE.1.notify_all();
+    }
+
+    /// As the original.
+    pub fn unpark_all(key: usize) {
+        let mut queue = lock();
+        let sleeping = std::mem::take(&mut queue.sleeping);
+        let (woken, rest) = sleeping.into_iter().partition(|&(other, _)| other == key);
+        queue.sleeping = rest;
+        let woken: Vec<(usize, usize)> = woken;
+        queue.woken.extend(woken.into_iter().map(|(_, thread)| (thread, false)));
         QUEUE.1.notify_all();
     }
 }
@@ -261,6 +384,8 @@ mod tracked {
     pub type AtomicPtr<T> = Tracked<loom::sync::atomic::AtomicPtr<T>>;
     /// Loom's `AtomicU64`, tracked.
     pub type AtomicBits = Tracked<loom::sync::atomic::AtomicU64>;
+    /// Loom's `AtomicU8`, tracked.
+    pub type AtomicByte = Tracked<loom::sync::atomic::AtomicU8>;
 
     impl<T> AtomicPtr<T> {
         /// Creates one.
@@ -273,6 +398,13 @@ mod tracked {
         /// Creates one.
         pub fn new(bits: u64) -> Self {
             Self(loom::sync::atomic::AtomicU64::new(bits))
+        }
+    }
+
+    impl AtomicByte {
+        /// Creates one.
+        pub fn new(byte: u8) -> Self {
+            Self(loom::sync::atomic::AtomicU8::new(byte))
         }
     }
 
@@ -305,6 +437,12 @@ mod tracked {
     }
 
     impl Exclusive for loom::sync::atomic::AtomicU64 {
+        fn check(&mut self) {
+            self.with_mut(|_| ());
+        }
+    }
+
+    impl Exclusive for loom::sync::atomic::AtomicU8 {
         fn check(&mut self) {
             self.with_mut(|_| ());
         }

@@ -118,6 +118,7 @@ mod builder;
 mod collect;
 mod entry;
 mod iter;
+pub mod lock_map;
 mod map;
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -131,9 +132,10 @@ pub use builder::Builder;
 pub use entry::Stores;
 pub use equivalent::Equivalent;
 pub use iter::{Drain, ExtractIf, IntoIter, Iter, IterMut, Keys, Values, ValuesMut};
+pub use lock_map::LockMap;
 pub use map::{FlatMap, HashMap, Map, PrivateMap};
 #[cfg(feature = "rayon")]
-pub use parallel::ParIter;
+pub use parallel::{ParIter, ParIterLocked};
 pub use pinned::Pinned;
 pub use relativist_bucket::{AllocError, Boxed, Form, Inline, Private, Relocatable};
 #[cfg(feature = "derive")]

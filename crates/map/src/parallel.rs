@@ -11,6 +11,7 @@ use relativist_rcu::{is_reading, without_waiting};
 
 use crate::entry::Stores;
 use crate::iter::Iter;
+use crate::lock_map::{self, LockMap, RefMut};
 use crate::map::Map;
 use crate::pinned::Pinned;
 use crate::set::{PinnedSet, Set};
@@ -81,6 +82,80 @@ impl<'p, T: Hash + Eq + Sync, S: BuildHasher + Sync, F: Form> IntoParallelIterat
     }
 }
 
+/// A parallel iterator over the entries of a [`LockMap`]; returned by `map.par_iter()`.
+///
+/// ```
+/// use rayon::prelude::*;
+/// use relativist::LockMap;
+///
+/// let map: LockMap<u64, u64> = (0..1000u64).into_par_iter().map(|n| (n, n)).collect();
+/// map.par_iter().for_each(|mut value| *value *= *value);
+/// assert_eq!(map.get_copied(&7), Some(49));
+/// ```
+pub struct ParIterLocked<'m, K, V, S>(lock_map::Iter<'m, K, V, S>);
+
+impl<'m, K, V, S> UnindexedProducer for ParIterLocked<'m, K, V, S>
+where
+    K: Hash + Eq + Send + Sync,
+    V: Send,
+    S: BuildHasher + Sync,
+{
+    type Item = RefMut<'m, K, V>;
+
+    fn split(mut self) -> (Self, Option<Self>) {
+        let other = self.0.split().map(Self);
+        (self, other)
+    }
+
+    fn fold_with<C: Folder<Self::Item>>(self, folder: C) -> C {
+        folder.consume_iter(self.0)
+    }
+}
+
+impl<'m, K, V, S> ParallelIterator for ParIterLocked<'m, K, V, S>
+where
+    K: Hash + Eq + Send + Sync,
+    V: Send,
+    S: BuildHasher + Sync,
+{
+    type Item = RefMut<'m, K, V>;
+
+    fn drive_unindexed<C: UnindexedConsumer<Self::Item>>(self, consumer: C) -> C::Result {
+        bridge_unindexed(self, consumer)
+    }
+}
+
+impl<K, V, S> fmt::Debug for ParIterLocked<'_, K, V, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ParIterLocked")
+    }
+}
+
+/// Each entry that is in the map throughout is seen once, as by [`LockMap::iter`].
+impl<'m, K, V, S> IntoParallelIterator for &'m LockMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync,
+    V: Send,
+    S: BuildHasher + Sync,
+{
+    type Item = RefMut<'m, K, V>;
+    type Iter = ParIterLocked<'m, K, V, S>;
+
+    fn into_par_iter(self) -> Self::Iter {
+        ParIterLocked(self.iter())
+    }
+}
+
+/// Calls `insert` with each entry, in parallel.
+fn fill<E: Send>(entries: impl ParallelIterator<Item = E>, insert: impl Fn(E) + Send + Sync) {
+    if is_reading() {
+        // See `ParIter::fold_with`.
+        entries.for_each(|entry| without_waiting(|| insert(entry)));
+    } else {
+        entries.for_each(insert);
+    }
+}
+
 impl<K: Hash + Eq + Send, V: Send, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F>
 where
     Self: Sync,
@@ -89,13 +164,7 @@ where
         let entries = entries.into_par_iter();
         // Without memory for the buckets the map grows as far as it can.
         _ = self.try_reserve(entries.opt_len().unwrap_or(0));
-        let insert = |(key, value)| _ = self.pin().insert(key, value);
-        if is_reading() {
-            // See `fold_with`.
-            entries.for_each(|entry| without_waiting(|| insert(entry)));
-        } else {
-            entries.for_each(insert);
-        }
+        fill(entries, |(key, value)| _ = self.pin().insert(key, value));
     }
 }
 
@@ -119,6 +188,35 @@ where
 {
     fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
         self.fill_in_parallel(entries);
+    }
+}
+
+/// If several entries have equal keys, any one of the values may be kept.
+impl<K, V, S> FromParallelIterator<(K, V)> for LockMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Default + Sync,
+{
+    fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
+        let mut map = Self::default();
+        map.par_extend(entries);
+        map
+    }
+}
+
+/// If several entries have equal keys, any one of the values may be kept.
+impl<K, V, S> ParallelExtend<(K, V)> for LockMap<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + 'static,
+    S: BuildHasher + Sync,
+{
+    fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
+        let entries = entries.into_par_iter();
+        // As above.
+        _ = self.try_reserve(entries.opt_len().unwrap_or(0));
+        fill(entries, |(key, value)| _ = self.insert(key, value));
     }
 }
 

@@ -6,9 +6,10 @@ use std::marker::PhantomData;
 
 use relativist_bucket::Form;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::ser::{Error, Serialize, SerializeMap, Serializer};
 
 use crate::entry::Stores;
+use crate::lock_map::LockMap;
 use crate::map::Map;
 use crate::set::Set;
 
@@ -38,6 +39,27 @@ impl<T: Serialize + Hash + Eq, S: BuildHasher, F: Form> Serialize for Set<T, S, 
     }
 }
 
+/// Serializes the entries, one after the other, each under its lock. A format that is not for
+/// humans gets the number of entries beforehand: serializing fails if other threads change it
+/// meanwhile.
+impl<K: Serialize + Hash + Eq, V: Serialize, S: BuildHasher> Serialize for LockMap<K, V, S> {
+    fn serialize<R: Serializer>(&self, serializer: R) -> Result<R::Ok, R::Error> {
+        let expected = (!serializer.is_human_readable()).then(|| self.len());
+        let mut map = serializer.serialize_map(expected)?;
+        let mut count = 0;
+        for entry in self {
+            map.serialize_entry(entry.key(), entry.value())?;
+            count += 1;
+        }
+        if expected.is_some_and(|expected| expected != count) {
+            return Err(R::Error::custom(
+                "other threads have inserted or removed entries: serialize a clone of the map",
+            ));
+        }
+        map.end()
+    }
+}
+
 /// Reads maps of this type.
 struct Entries<M>(PhantomData<M>);
 
@@ -51,6 +73,18 @@ where
     V: Deserialize<'de>,
     S: Default + BuildHasher,
     F: Stores<K, V>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries::<Self>(PhantomData))
+    }
+}
+
+/// If several entries have equal keys, the last value is kept.
+impl<'de, K, V, S> Deserialize<'de> for LockMap<K, V, S>
+where
+    K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+    V: Deserialize<'de> + Send + 'static,
+    S: Default + BuildHasher,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Entries::<Self>(PhantomData))
@@ -88,6 +122,29 @@ where
         _ = map.try_reserve(trusted::<(K, V)>(entries.size_hint()));
         while let Some((key, value)) = entries.next_entry()? {
             map.pin().insert(key, value);
+        }
+        Ok(map)
+    }
+}
+
+impl<'de, K, V, S> Visitor<'de> for Entries<LockMap<K, V, S>>
+where
+    K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
+    V: Deserialize<'de> + Send + 'static,
+    S: Default + BuildHasher,
+{
+    type Value = LockMap<K, V, S>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+        let map = LockMap::default();
+        // As above.
+        _ = map.try_reserve(trusted::<(K, V)>(entries.size_hint()));
+        while let Some((key, value)) = entries.next_entry()? {
+            map.insert(key, value);
         }
         Ok(map)
     }

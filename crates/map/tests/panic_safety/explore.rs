@@ -15,7 +15,7 @@ use crate::parts::{Bench, KEYS, Name, Part, Ticking};
 const OTHERS: u64 = 1000;
 
 /// What the suite needs of maps and sets.
-trait Subject: Send + Sync + Sized + 'static {
+pub trait Subject: Send + Sync + Sized + 'static {
     /// Holds the keys 0 to 3.
     fn new() -> Self;
     fn iterated(&self) -> Vec<(u64, u64)>;
@@ -255,7 +255,7 @@ fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-fn test<S: Subject>(operations: &[Operation<S>]) {
+pub fn test<S: Subject>(operations: &[Operation<S>]) {
     let _alone = alone();
     for setting in [Setting::AtRest, Setting::Growing] {
         // The reader would not leave.

@@ -18,6 +18,7 @@
 use relativist_testing as _;
 
 mod coverage;
+mod locks;
 mod parts;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]
@@ -26,8 +27,8 @@ mod tracked;
 #[path = "."]
 mod boxed {
     use relativist::Boxed as Form;
-    mod explore;
-    mod operations;
+    pub mod explore;
+    pub mod operations;
 
     pub fn names() -> impl Iterator<Item = &'static str> {
         let of_maps = operations::MAP.iter().map(|(name, ..)| *name);

@@ -17,6 +17,7 @@ mod hashing;
 mod histories;
 #[path = "../support/history.rs"]
 mod history;
+mod lock_map;
 mod relocate;
 mod tasks;
 #[path = "../support/tracked.rs"]

@@ -12,7 +12,8 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use relativist::{Map, Stores};
+use relativist::lock_map::Entry;
+use relativist::{LockMap, Map, Stores};
 use relativist_testing::random::Random;
 
 /// Keys are below this, and below the number that the [`Recorder`] was given.
@@ -43,9 +44,9 @@ use Call::{Clear, CompareExchange, Get, GetOrInsert, Insert, Remove, RemoveIfEve
 impl Call {
     /// Returns a random call, with a value that was not used before. `hint` returns the value that
     /// the key had a moment ago.
-    fn random(random: &mut Random, keys: u64, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
+    fn random(random: &mut Random, kinds: u64, keys: u64, value: u64, hint: impl FnOnce(u64) -> Value) -> Self {
         let key = random.below(keys);
-        match random.below(40) {
+        match random.below(kinds) {
             0..14 => Get(key),
             14..20 => Insert(key, value),
             20..23 => TryInsert(key, value),
@@ -124,6 +125,41 @@ impl<S: BuildHasher, F: Stores<u64, u64>> Table for &Map<u64, u64, S, F> {
     }
 }
 
+impl<S: BuildHasher> Table for &LockMap<u64, u64, S> {
+    fn perform(&self, call: Call) -> Value {
+        match call {
+            Get(key) => self.get_copied(&key),
+            Insert(key, value) => self.insert(key, value),
+            TryInsert(key, value) => match self.entry(key) {
+                Entry::Occupied(entry) => Some(*entry.get()),
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                    None
+                }
+            },
+            GetOrInsert(key, value) => Some(*self.entry(key).or_insert(value)),
+            Update(key, value) => self.lock(&key).map(|mut current| std::mem::replace(&mut *current, value)),
+            Toggle(key, value) => match self.entry(key) {
+                Entry::Occupied(entry) => Some(entry.remove()),
+                Entry::Vacant(entry) => {
+                    entry.insert(value);
+                    None
+                }
+            },
+            CompareExchange(key, expected, value) => self.lock(&key).map(|mut current| {
+                let found = *current;
+                if found == expected {
+                    *current = value;
+                }
+                found
+            }),
+            Remove(key) => self.remove(&key),
+            RemoveIfEven(key) => self.remove_if(&key, |_, value| *value % 2 == 0),
+            Clear => unreachable!("it is not one step"),
+        }
+    }
+}
+
 /// A call, what it returned, and when it began and ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Event {
@@ -138,13 +174,20 @@ pub struct Event {
 pub struct Recorder {
     clock: AtomicU64,
     keys: u64,
+    /// Below which number a random one chooses the call.
+    kinds: u64,
 }
 
 impl Recorder {
     /// Records calls on this number of keys.
     pub fn new(keys: usize) -> Self {
         assert!(keys <= KEYS);
-        Self { clock: AtomicU64::new(0), keys: keys as u64 }
+        Self { clock: AtomicU64::new(0), keys: keys as u64, kinds: 40 }
+    }
+
+    /// Records calls other than [`Clear`], for maps that do not clear in one step.
+    pub fn without_clear(keys: usize) -> Self {
+        Self { kinds: 39, ..Self::new(keys) }
     }
 
     fn now(&self) -> u64 {
@@ -155,7 +198,7 @@ impl Recorder {
     pub fn record<T: Table>(&self, table: &T, calls: usize, seed: u64) -> Vec<Event> {
         let mut random = Random::new(seed);
         let mut record = || {
-            let call = Call::random(&mut random, self.keys, self.now(), |key| table.perform(Get(key)));
+            let call = Call::random(&mut random, self.kinds, self.keys, self.now(), |key| table.perform(Get(key)));
             let begin = self.now();
             let result = table.perform(call);
             Event { begin, end: self.now(), call, result }

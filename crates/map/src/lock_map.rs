@@ -1,0 +1,533 @@
+//! A map with a lock per entry, for values that change in place.
+
+mod collect;
+mod entry;
+mod guard;
+mod iter;
+mod lockable;
+
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::ptr::NonNull;
+
+use equivalent::Equivalent;
+use relativist_bucket::{AllocError, Boxed, Hash as Mixed, Section};
+use relativist_core::sync::parking::SpinWait;
+use relativist_rcu::without_reclaiming;
+
+pub use self::entry::{Entry, OccupiedEntry, VacantEntry};
+pub use self::guard::{RefMut, WouldBlock};
+pub use self::iter::{ExtractIf, IntoIter, Iter};
+use self::lockable::{Attempt, Lockable};
+use crate::entry::Entry as Node;
+use crate::map::HashMap;
+
+/// A concurrent hash map with a lock for each entry: values are changed in place.
+///
+/// Take it for values that change in part and often: counters, sessions, lists that grow, token
+/// buckets. Where most operations read, a [`HashMap`] is faster, because its lookups take no lock.
+///
+/// ```
+/// use relativist::LockMap;
+///
+/// #[derive(Default)]
+/// struct Session { user: String, requests: u64 }
+///
+/// let sessions: LockMap<u32, Session> = LockMap::new();
+/// sessions.insert(7, Session { user: "ada".into(), requests: 0 });
+/// if let Some(mut session) = sessions.lock(&7) {
+///     session.requests += 1; // other threads wait if they want this entry
+/// }
+/// sessions.entry(8).or_default().user.push_str("grace");
+/// sessions.retain(|_, session| session.requests > 0);
+/// assert_eq!(sessions.len(), 1);
+/// ```
+///
+/// [`LockMap::lock`] is what other maps call `get_mut` (and `get`). It returns a guard, [`RefMut`],
+/// which dereferences to the value. [`LockMap::entry`] also locks keys that are absent.
+///
+/// # What a lock excludes
+///
+/// **An entry that is locked is in the map**: nobody removes it, replaces it or sweeps it. And what
+/// an operation has decided about an entry holds when it acts: [`LockMap::retain`],
+/// [`LockMap::extract_if`] and [`LockMap::remove_if`] hold the lock while the closure runs and
+/// until the entry is removed. So a change that was made through a guard is never lost: a sweep
+/// comes before it, and the thread finds the key absent, or after it, and the sweep sees it.
+///
+/// Operations on a key are atomic, and linearizable. Those on all entries, [`LockMap::clear`]
+/// included, take one lock after the other.
+///
+/// # Deadlocks
+///
+/// A lock belongs to one entry. No two entries share a lock, and growing, inserting other keys and
+/// iterating take none that is held for long. So a thread that holds an entry waits for nobody who
+/// wants another one. As with any mutexes:
+///
+/// * Two threads that lock two keys in opposite orders may wait for each other. Lock keys in a
+///   fixed order, or use [`LockMap::try_lock`].
+/// * A thread that holds an entry and wants it again waits for itself. So do operations on all
+///   entries, such as [`LockMap::retain`] and [`LockMap::iter`]. In a debug build this is reported
+///   on the standard error, with a backtrace.
+/// * A guard that is leaked (`std::mem::forget`) leaves the entry locked for ever.
+///
+/// Threads that wait sleep, and hold no read section: an entry that is locked for long delays
+/// nothing else. But do not hold a handle ([`Pinned`](crate::Pinned)) or a [`Guard`](crate::Guard)
+/// while you wait for a lock: whoever holds the lock may have to wait for handles.
+///
+/// In async tasks, waiting blocks the thread of the executor. Keep guards short, and do not hold
+/// one across an `.await`, although it is `Send`.
+///
+/// # Panics
+///
+/// There is no poisoning. If a thread panics while it holds a guard, the entry is unlocked, and its
+/// value stays as it was at that moment. If a closure of [`LockMap::retain`] or the like panics,
+/// the entry stays. If one that makes a value panics, the key stays absent.
+///
+/// # Memory
+///
+/// An entry takes a byte for its lock, and what alignment adds. Removed values are returned, or
+/// dropped by the call that removes them. Keys are dropped after a grace period, on any thread.
+pub struct LockMap<K, V, S = RandomState> {
+    map: HashMap<K, Lockable<V>, S>,
+}
+
+/// An entry of the table.
+type Locked<K, V> = Node<K, Lockable<V>>;
+
+impl<K, V> LockMap<K, V> {
+    /// Creates an empty map, which grows as needed.
+    pub fn new() -> Self {
+        Self::with_hasher(RandomState::new())
+    }
+
+    /// Creates an empty map with room for `capacity` entries. It never shrinks below that by
+    /// itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self::with_capacity_and_hasher(capacity, RandomState::new())
+    }
+}
+
+impl<K, V, S> LockMap<K, V, S> {
+    /// Creates an empty map that hashes with `hasher`. Weak hashers are sufficient.
+    pub fn with_hasher(hasher: S) -> Self {
+        Self::with_capacity_and_hasher(0, hasher)
+    }
+
+    /// Combines [`LockMap::with_capacity`] and [`LockMap::with_hasher`].
+    ///
+    /// # Panics
+    ///
+    /// Panics if the buckets cannot be allocated.
+    pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
+        Self { map: HashMap::with_capacity_and_hasher(capacity, hasher) }
+    }
+
+    /// Returns the number of entries. It is exact if no thread updates the map meanwhile. (Keys
+    /// count for which a thread holds a [`VacantEntry`].) Takes no lock.
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Returns whether the map has no entries; see [`LockMap::len`].
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+
+    /// Returns the number of entries that the map has room for before it grows.
+    pub fn capacity(&self) -> usize {
+        self.map.capacity()
+    }
+
+    /// Returns the hasher.
+    pub fn hasher(&self) -> &S {
+        self.map.hasher()
+    }
+}
+
+/// Access to entries. An operation waits while another thread holds the entry.
+impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
+    /// Locks the entry of a key, and returns a guard that dereferences to the value. `None` if the
+    /// key is absent, which takes no lock.
+    ///
+    /// ```
+    /// let stock = relativist::LockMap::from([("bolts", 2)]);
+    /// if let Some(mut left) = stock.lock("bolts") {
+    ///     *left -= 1;
+    /// }
+    /// assert_eq!(stock.get_copied("bolts"), Some(1));
+    /// ```
+    #[inline]
+    #[doc(alias = "get")]
+    #[doc(alias = "get_mut")]
+    pub fn lock<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<RefMut<'_, K, V>> {
+        self.acquire(self.hash(key), |node| key.equivalent(&node.key))
+    }
+
+    /// Like [`LockMap::lock`], but does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another guard holds the entry.
+    ///
+    /// ```
+    /// let map = relativist::LockMap::from([("one", 1)]);
+    /// let one = map.lock("one");
+    /// assert!(map.try_lock("one").is_err());
+    /// drop(one);
+    /// assert_eq!(*map.try_lock("one").unwrap().expect("it is in the map"), 1);
+    /// ```
+    #[doc(alias = "try_get")]
+    #[doc(alias = "try_get_mut")]
+    pub fn try_lock<Q>(&self, key: &Q) -> Result<Option<RefMut<'_, K, V>>, WouldBlock>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        loop {
+            let section = self.map.table.enter();
+            let Some(node) = section.find(hash, |node| key.equivalent(&node.key)) else { return Ok(None) };
+            match node.value.try_lock() {
+                // SAFETY: this thread has locked it.
+                Attempt::Locked => return Ok(Some(unsafe { RefMut::new(NonNull::from(node)) })),
+                Attempt::Busy => return Err(WouldBlock(())),
+                Attempt::Removed => {}
+            }
+        }
+    }
+
+    /// Returns a copy of the value of a key.
+    pub fn get_copied<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.lock(key).map(|value| *value)
+    }
+
+    /// Returns a clone of the value of a key. `clone` runs while the entry is locked.
+    pub fn get_cloned<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        V: Clone,
+    {
+        self.lock(key).map(|value| V::clone(&value))
+    }
+
+    /// Returns whether the key is in the map. Takes no lock, and is wait-free.
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        self.map.pin().get(key).is_some_and(Lockable::has_value)
+    }
+
+    /// Iterates over the entries, in an arbitrary order. Locks each entry when it gets there, until
+    /// its guard is dropped.
+    ///
+    /// An entry that is in the map throughout is seen exactly once, however often the map is
+    /// resized. One that is inserted or removed meanwhile may be seen or not. Between two steps,
+    /// the iterator holds neither a lock nor a read section.
+    ///
+    /// ```
+    /// let map = relativist::LockMap::from([("one", 1), ("two", 2)]);
+    /// for mut value in &map {
+    ///     *value *= 10;
+    /// }
+    /// assert_eq!(map.iter().map(|value| *value).sum::<i32>(), 30);
+    /// ```
+    #[doc(alias = "iter_mut")]
+    pub fn iter(&self) -> Iter<'_, K, V, S> {
+        Iter::new(self)
+    }
+
+    /// Changes all values, one after the other, each under its lock.
+    pub fn alter_all(&self, mut alter: impl FnMut(&K, &mut V)) {
+        for mut guard in self {
+            let (key, value) = guard.pair_mut();
+            alter(key, value);
+        }
+    }
+
+    #[inline(always)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> Mixed {
+        self.map.hashing.of(key)
+    }
+
+    /// Finds an entry and locks it.
+    #[inline(always)]
+    fn acquire(&self, hash: Mixed, is_it: impl Fn(&Locked<K, V>) -> bool) -> Option<RefMut<'_, K, V>> {
+        loop {
+            let section = self.map.table.enter();
+            let node = NonNull::from(section.find(hash, &is_it)?);
+            // SAFETY: found in this section.
+            if let Some(guard) = unsafe { self.acquire_found(section, node) } {
+                return Some(guard);
+            }
+        }
+    }
+
+    /// Locks an entry. `None` if it was removed, or may have been while this thread slept.
+    ///
+    /// # Safety
+    ///
+    /// The entry was in the table of this map during the section.
+    #[inline(always)]
+    unsafe fn acquire_found<'m>(
+        &'m self,
+        section: Section<'m, Locked<K, V>, Boxed>,
+        node: NonNull<Locked<K, V>>,
+    ) -> Option<RefMut<'m, K, V>> {
+        // SAFETY: guaranteed by the caller. `sleep` does not use it when it has left the section.
+        match unsafe { node.as_ref() }.value.try_lock() {
+            // SAFETY: this thread has locked it.
+            Attempt::Locked => Some(unsafe { RefMut::new(node) }),
+            Attempt::Removed => None,
+            // SAFETY: guaranteed by the caller.
+            Attempt::Busy => unsafe { self.wait_for(section, node) },
+        }
+    }
+
+    /// Waits for an entry that another thread holds; see `acquire_found`.
+    ///
+    /// # Safety
+    ///
+    /// As for `acquire_found`.
+    #[cold]
+    unsafe fn wait_for<'m>(
+        &'m self,
+        section: Section<'m, Locked<K, V>, Boxed>,
+        node: NonNull<Locked<K, V>>,
+    ) -> Option<RefMut<'m, K, V>> {
+        // SAFETY: guaranteed by the caller.
+        let value = unsafe { &raw const (*node.as_ptr()).value };
+        let mut spins = SpinWait::new();
+        let is_locked = loop {
+            // SAFETY: as above.
+            match unsafe { (*value).try_lock() } {
+                Attempt::Locked => break true,
+                Attempt::Removed => break false,
+                Attempt::Busy if spins.spin() => {}
+                // Deferred functions, which may park, run later.
+                // SAFETY: as above.
+                Attempt::Busy => break unsafe { Lockable::sleep(value, || without_reclaiming(|| drop(section))) },
+            }
+        };
+        // SAFETY: this thread has locked it.
+        is_locked.then(|| unsafe { RefMut::new(node) })
+    }
+}
+
+/// Insertions and removals. An operation waits while another thread holds the entry.
+impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> LockMap<K, V, S> {
+    /// Sets the value of a key, and returns the previous one. The key in the map stays, as in std's
+    /// map.
+    ///
+    /// ```
+    /// let map = relativist::LockMap::new();
+    /// assert_eq!(map.insert("one", 1), None);
+    /// assert_eq!(map.insert("one", 11), Some(1));
+    /// ```
+    pub fn insert(&self, key: K, value: V) -> Option<V> {
+        let hash = self.hash(&key);
+        let mut node = Node { key, value: Lockable::new(value) };
+        loop {
+            let section = self.map.table.enter();
+            let present = match section.try_insert(hash, node, &self.map.hashing) {
+                Ok(_) => return None,
+                Err((present, rejected)) => {
+                    node = rejected;
+                    NonNull::from(present)
+                }
+            };
+            // SAFETY: found in this section.
+            if let Some(mut guard) = unsafe { self.acquire_found(section, present) } {
+                let Node { key, value } = node;
+                let value = value.into_value().expect("it was made with a value");
+                let previous = std::mem::replace(&mut *guard, value);
+                drop(guard);
+                drop(key);
+                return Some(previous);
+            }
+        }
+    }
+
+    /// Locks the entry of a key, present or absent. While the result is held, other threads that
+    /// want this key wait.
+    ///
+    /// ```
+    /// let words = relativist::LockMap::new();
+    /// for word in ["no", "more", "no", "less"] {
+    ///     *words.entry(word).or_insert(0) += 1;
+    /// }
+    /// assert_eq!(words.get_copied("no"), Some(2));
+    /// ```
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        let hash = self.hash(&key);
+        match self.acquire(hash, |node| node.key == key) {
+            Some(guard) => {
+                // First: if its destructor panicked later, the guard would be leaked.
+                drop(key);
+                Entry::occupied(self, hash, guard)
+            }
+            None => self.reserve_key(hash, key),
+        }
+    }
+
+    /// Like [`LockMap::entry`], by reference: converts it to a key only if the key is absent.
+    ///
+    /// ```
+    /// let words = relativist::LockMap::<String, u32>::new();
+    /// for word in ["no", "more", "no", "less"] {
+    ///     *words.entry_ref(word).or_default() += 1; // allocates three strings
+    /// }
+    /// assert_eq!(words.get_copied("no"), Some(2));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    pub fn entry_ref<'q, Q>(&self, key: &'q Q) -> Entry<'_, K, V, S>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        let hash = self.hash(key);
+        if let Some(guard) = self.acquire(hash, |node| key.equivalent(&node.key)) {
+            return Entry::occupied(self, hash, guard);
+        }
+        let owned = K::from(key);
+        assert!(key.equivalent(&owned), "the conversion to the key of the map has returned another key");
+        self.reserve_key(hash, owned)
+    }
+
+    /// Locks the entry of a key that was absent a moment ago.
+    fn reserve_key(&self, hash: Mixed, mut key: K) -> Entry<'_, K, V, S> {
+        loop {
+            let section = self.map.table.enter();
+            let vacant = Node { key, value: Lockable::vacant() };
+            let present = match section.try_insert(hash, vacant, &self.map.hashing) {
+                // SAFETY: this thread has inserted it, locked.
+                Ok(node) => return Entry::Vacant(unsafe { VacantEntry::new(self, hash, NonNull::from(node)) }),
+                Err((present, rejected)) => {
+                    key = rejected.key;
+                    NonNull::from(present)
+                }
+            };
+            // SAFETY: found in this section.
+            if let Some(guard) = unsafe { self.acquire_found(section, present) } {
+                drop(key); // first, as in `entry`
+                return Entry::occupied(self, hash, guard);
+            }
+        }
+    }
+
+    /// Removes a key, and returns its value.
+    ///
+    /// ```
+    /// let map = relativist::LockMap::from([("one", 1)]);
+    /// assert_eq!(map.remove("one"), Some(1));
+    /// assert_eq!(map.remove("one"), None);
+    /// ```
+    pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<V> {
+        self.remove_if(key, |_, _| true)
+    }
+
+    /// Removes a key if `condition` returns true for its entry, and returns the value. The entry is
+    /// locked until it is removed.
+    ///
+    /// ```
+    /// let map = relativist::LockMap::from([("one", 1)]);
+    /// assert_eq!(map.remove_if("one", |_, n| *n > 1), None);
+    /// assert_eq!(map.remove_if("one", |_, n| *n == 1), Some(1));
+    /// ```
+    #[doc(alias = "remove_if_mut")]
+    pub fn remove_if<Q>(&self, key: &Q, condition: impl FnOnce(&K, &mut V) -> bool) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let hash = self.hash(key);
+        let mut guard = self.acquire(hash, |node| key.equivalent(&node.key))?;
+        let (found, value) = guard.pair_mut();
+        condition(found, value).then(|| self.remove_locked(hash, guard))
+    }
+
+    /// Removes the entries for which `keep` returns false. Each entry is locked while `keep` runs,
+    /// and until it is removed.
+    ///
+    /// ```
+    /// let map: relativist::LockMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// map.retain(|_, square| *square % 2 == 0);
+    /// assert_eq!(map.len(), 5);
+    /// ```
+    pub fn retain(&self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        let mut entries = self.iter();
+        while let Some((hash, mut guard)) = entries.next_locked() {
+            let (key, value) = guard.pair_mut();
+            if !keep(key, value) {
+                drop(self.remove_locked(hash, guard));
+            }
+        }
+    }
+
+    /// Returns an iterator that removes the entries for which `extract` returns true. Entries that
+    /// it does not reach stay. Each entry is locked while `extract` runs, and until it is removed.
+    /// Keys are cloned.
+    ///
+    /// ```
+    /// let map: relativist::LockMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
+    /// let odd: u32 = map.extract_if(|_, square| *square % 2 == 1).map(|(_, square)| square).sum();
+    /// assert_eq!((odd, map.len()), (1 + 9 + 25 + 49 + 81, 5));
+    /// ```
+    pub fn extract_if<P: FnMut(&K, &mut V) -> bool>(&self, extract: P) -> ExtractIf<'_, K, V, S, P>
+    where
+        K: Clone,
+    {
+        ExtractIf::new(self.iter(), extract)
+    }
+
+    /// Removes all entries, one after the other. Waits for those that are locked.
+    pub fn clear(&self) {
+        self.retain(|_, _| false);
+    }
+
+    /// Makes room for `additional` more entries, so that inserting them starts no resize.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
+    pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
+        self.map.try_reserve(additional)
+    }
+
+    /// Shrinks the map to the size for its entries; see [`Map::shrink_to_fit`](crate::Map::shrink_to_fit).
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the buckets cannot be allocated: the map stays as it was.
+    ///
+    /// # Panics
+    ///
+    /// Panics if this thread holds a guard or a handle of RCU.
+    pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
+        self.map.shrink_to_fit()
+    }
+
+    /// Removes an entry that this thread has locked, and returns its value.
+    fn remove_locked(&self, hash: Mixed, guard: RefMut<'_, K, V>) -> V {
+        let node = guard.into_raw();
+        // SAFETY: locked by this thread until it is marked as removed, which no other code is.
+        unsafe { self.unlink(hash, node, |value| value.take()) }
+    }
+
+    /// Removes an entry from the table, and then calls `close` with its value.
+    ///
+    /// # Safety
+    ///
+    /// This thread has locked the entry, and it is in this map.
+    unsafe fn unlink<R>(&self, hash: Mixed, node: NonNull<Locked<K, V>>, close: impl FnOnce(&Lockable<V>) -> R) -> R {
+        let section = self.map.table.enter();
+        // SAFETY: an entry that is locked is in the map; afterwards the section protects it.
+        let node = unsafe { node.as_ref() };
+        let is_removed = section.remove_exactly(hash, node, &self.map.hashing);
+        debug_assert!(is_removed, "only the thread that has locked an entry removes it");
+        close(&node.value)
+    }
+}

@@ -1,0 +1,438 @@
+//! [`LockMap`]: what a lock excludes, and what it does not.
+
+use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use relativist::LockMap;
+use relativist::lock_map::{Entry, WouldBlock};
+use relativist_testing::{alone, poll, wait_until};
+
+use crate::hashing::{EQUAL, Hashing, MIXED, TOGETHER};
+use crate::in_time;
+use crate::tracked::{Tally, Tracked};
+
+/// Runs `action` on another thread, and returns a function that returns whether it has ended.
+fn begin(action: impl FnOnce() + Send + 'static) -> impl Fn() -> bool {
+    let thread = thread::spawn(action);
+    move || thread.is_finished()
+}
+
+/// Checks that an action does not end before the guard of a key is dropped, and ends then.
+#[track_caller]
+fn assert_waits<R>(what: &str, action: impl FnOnce(&LockMap<u64, u64>) -> R + Send + 'static) {
+    let map = Arc::new(LockMap::from([(1, 10), (2, 20)]));
+    let guard = map.lock(&1).unwrap();
+    let shared = Arc::clone(&map);
+    let has_ended = begin(move || _ = action(&shared));
+    thread::sleep(Duration::from_millis(20));
+    assert!(!has_ended(), "{what} does not wait for the lock");
+    assert!(map.contains_key(&1), "{what}: what is locked is in the map");
+    drop(guard);
+    wait_until(what, has_ended);
+}
+
+#[test]
+fn what_is_locked_stays() {
+    assert_waits("lock", |map| drop(map.lock(&1)));
+    assert_waits("get_cloned", |map| map.get_cloned(&1));
+    assert_waits("insert", |map| map.insert(1, 11));
+    assert_waits("entry", |map| drop(map.entry(1)));
+    assert_waits("remove", |map| map.remove(&1));
+    assert_waits("remove_if", |map| map.remove_if(&1, |_, _| true));
+    assert_waits("retain", |map| map.retain(|_, _| false));
+    assert_waits("extract_if", |map| map.extract_if(|_, _| true).count());
+    assert_waits("clear", |map| map.clear());
+    assert_waits("iter", |map| map.iter().count());
+    assert_waits("alter_all", |map| map.alter_all(|_, value| *value += 1));
+    assert_waits("clone", |map| map.clone());
+}
+
+#[test]
+fn try_lock_and_debug_do_not_wait() {
+    let map = LockMap::from([(1, 10), (2, 20)]);
+    let guard = map.lock(&1).unwrap();
+    let refused: WouldBlock = map.try_lock(&1).unwrap_err();
+    assert_eq!(refused.to_string(), "the entry is locked by another guard");
+    assert!(map.try_lock(&3).is_ok_and(|absent| absent.is_none()));
+    let shown = format!("{map:?}");
+    assert!(shown.contains("1: <locked>") && shown.contains("2: 20"), "{shown}");
+    assert_eq!(format!("{guard:?} {guard}"), "RefMut { key: 1, value: 10 } 10");
+}
+
+#[test]
+fn a_vacant_key_is_absent_and_locked() {
+    let map = Arc::new(LockMap::<u64, u64>::new());
+    let Entry::Vacant(vacant) = map.entry(1) else { panic!("it is absent") };
+    assert_eq!(vacant.key(), &1);
+    assert!(!map.contains_key(&1) && map.try_lock(&1).is_err());
+    let shared = Arc::clone(&map);
+    let has_ended = begin(move || *shared.entry(1).or_insert(5) += 1);
+    thread::sleep(Duration::from_millis(20));
+    assert!(!has_ended(), "`entry` waits for the key");
+    *vacant.insert(100) += 10;
+    wait_until("the other thread to add", has_ended);
+    assert_eq!(map.get_copied(&1), Some(111));
+
+    // Not inserted: the next one finds it absent.
+    let Entry::Vacant(vacant) = map.entry(2) else { panic!("it is absent") };
+    let shared = Arc::clone(&map);
+    let has_ended = begin(move || *shared.entry(2).or_insert(5) += 1);
+    drop(vacant);
+    wait_until("the other thread to insert", has_ended);
+    assert_eq!((map.get_copied(&2), map.len()), (Some(6), 2));
+}
+
+/// Of all threads that want a key, one makes its value.
+#[test]
+fn values_are_made_once() {
+    let map = LockMap::<u64, u64>::new();
+    let made = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for key in 0..500 {
+                    let make = || {
+                        made.fetch_add(1, Relaxed);
+                        0
+                    };
+                    *map.entry(key).or_insert_with(make) += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(made.load(Relaxed), 500);
+    assert!(map.iter().all(|value| *value == 4));
+}
+
+#[test]
+fn keys_are_made_only_if_they_are_absent() {
+    #[derive(PartialEq, Eq, Hash)]
+    struct Name(String);
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    impl From<&str> for Name {
+        fn from(name: &str) -> Self {
+            MADE.fetch_add(1, Relaxed);
+            Self(name.replace("wrong", "other"))
+        }
+    }
+    impl std::borrow::Borrow<str> for Name {
+        fn borrow(&self) -> &str {
+            &self.0
+        }
+    }
+    let map = LockMap::<Name, u32>::new();
+    (0..10).for_each(|_| *map.entry_ref("a").or_default() += 1);
+    assert_eq!((MADE.load(Relaxed), map.get_copied("a")), (1, Some(10)));
+    let wrong = catch_unwind(AssertUnwindSafe(|| map.entry_ref("wrong").or_default().value() + 1));
+    assert!(wrong.is_err() && map.len() == 1, "a key under the hash of another one");
+}
+
+/// What the threads of [`no_change_is_lost`] have added, and what was removed.
+static ADDED: AtomicU64 = AtomicU64::new(0);
+static SWEPT: AtomicU64 = AtomicU64::new(0);
+/// A number, and whether a sweep has decided to remove it.
+#[derive(Default)]
+struct Counter(u64, bool);
+impl Counter {
+    fn sweep(&mut self, is_swept: bool) -> bool {
+        if is_swept {
+            SWEPT.fetch_add(self.0, Relaxed);
+        }
+        self.1 = is_swept;
+        is_swept
+    }
+}
+impl Drop for Counter {
+    fn drop(&mut self) {
+        SWEPT.fetch_add(if self.1 { 0 } else { self.0 }, Relaxed);
+    }
+}
+
+/// A change that was made through a guard is seen by whoever removes the entry: sweeps, removals
+/// and `clear` beside threads that add, while the map grows and shrinks.
+#[test]
+fn no_change_is_lost() {
+    const KEYS: u64 = 50;
+    let map = LockMap::<u64, Counter, Hashing>::with_hasher(MIXED);
+    let (done, sweeps, seed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = || (0..).take_while(|_| !done.load(Relaxed));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut random = relativist_testing::random::Random::new(seed.fetch_add(1, Relaxed));
+                for _ in (0..).take_while(|&round| round < 50_000 || sweeps.load(Relaxed) < 500) {
+                    let key = random.below(KEYS);
+                    let is_added = match random.below(3) {
+                        0 => map.lock(&key).map(|mut counter| counter.0 += 1).is_some(),
+                        1 => map.try_lock(&key).is_ok_and(|found| found.map(|mut counter| counter.0 += 1).is_some()),
+                        _ => {
+                            map.entry(key).or_default().0 += 1;
+                            true
+                        }
+                    };
+                    ADDED.fetch_add(u64::from(is_added), Relaxed);
+                }
+                done.store(true, Relaxed);
+            });
+        }
+        // Values that are removed without a condition count themselves when they are dropped.
+        scope.spawn(|| {
+            for _ in rounds() {
+                map.retain(|_, counter| !counter.sweep(counter.0 % 3 == 0));
+                sweeps.fetch_add(1, Relaxed);
+            }
+        });
+        scope.spawn(|| {
+            for round in rounds() {
+                match round % 5 {
+                    0 => map.extract_if(|key, counter| counter.sweep(key % 2 == 0)).take(5).for_each(drop),
+                    1 => drop(map.remove(&(round % KEYS))),
+                    2 => drop(map.remove_if(&(round % KEYS), |_, counter| counter.sweep(counter.0 > 1))),
+                    3 => drop(map.insert(round % KEYS, Counter::default())),
+                    _ => map.clear(),
+                }
+            }
+        });
+        scope.spawn(|| {
+            for round in rounds() {
+                (1000..1000 + round % 3000).for_each(|key| drop(map.insert(key, Counter::default())));
+                (1000..1000 + round % 3000).for_each(|key| drop(map.remove(&key)));
+            }
+        });
+    });
+    drop(map);
+    assert_eq!(SWEPT.load(Relaxed), ADDED.load(Relaxed));
+}
+
+#[test]
+fn increments_of_many_threads_are_exact() {
+    let map = LockMap::from([(1, 0u64)]);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..20_000).for_each(|_| *map.lock(&1).unwrap() += 1));
+        }
+    });
+    assert_eq!(map.get_copied(&1), Some(80_000));
+}
+
+/// Whoever holds an entry may use all others, whatever other threads do: no two entries share a
+/// lock, not even in one bucket.
+#[test]
+fn locks_of_different_keys_are_independent() {
+    in_time(|| {
+        let map = LockMap::<u64, u64, Hashing>::with_hasher(TOGETHER);
+        (0..64).for_each(|key| _ = map.insert(key, key));
+        let held = map.lock(&7).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| (0..64).filter(|key| *key != 7).for_each(|key| *map.lock(&key).unwrap() += 1));
+            scope.spawn(|| (100..1000).for_each(|key| _ = map.insert(key, key)));
+            scope.spawn(|| (8..40).for_each(|key| _ = map.remove(&key)));
+            scope.spawn(|| map.try_reserve(100_000).unwrap());
+        });
+        assert!(map.lock(&8).is_none() && map.insert(8, 8).is_none());
+        drop(held);
+    });
+}
+
+/// A thread that waits for a lock holds no read section.
+#[test]
+fn waiting_delays_no_reclamation() {
+    in_time(|| {
+        let map = Arc::new(LockMap::from([(1, 1)]));
+        let guard = map.lock(&1).unwrap();
+        let shared = Arc::clone(&map);
+        let has_ended = begin(move || drop(shared.lock(&1)));
+        thread::sleep(Duration::from_millis(20));
+        relativist_rcu::wait_for_readers();
+        assert!(!has_ended());
+        drop(guard);
+        wait_until("the other thread to lock", has_ended);
+    });
+}
+
+/// Whoever waits for an entry that is removed, and perhaps inserted again, looks the key up again.
+#[test]
+fn waiting_for_an_entry_that_goes() {
+    in_time(|| {
+        let map = Arc::new(LockMap::from([(1, 1)]));
+        for round in 0..200 {
+            let Entry::Occupied(entry) = map.entry(1) else { panic!("inserted before") };
+            let shared = Arc::clone(&map);
+            let waiting = thread::spawn(move || shared.get_copied(&1));
+            if round % 2 == 0 {
+                thread::sleep(Duration::from_micros(200));
+            }
+            entry.remove();
+            assert_eq!(map.insert(1, 2), None);
+            let found = waiting.join().unwrap();
+            assert!(matches!(found, None | Some(1 | 2)), "{found:?}");
+            map.insert(1, 1);
+        }
+    });
+}
+
+#[test]
+fn a_guard_may_be_dropped_elsewhere() {
+    in_time(|| {
+        let map = LockMap::from([(1, 1)]);
+        let mut guard = map.lock(&1).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                *guard += 1;
+                drop(guard);
+            });
+            assert!(matches!(map.get_copied(&1), Some(2)));
+        });
+    });
+}
+
+/// A child process, in a debug build, waits for itself. It says so.
+#[cfg(debug_assertions)]
+#[test]
+fn a_thread_that_waits_for_itself_is_reported() {
+    const CHILD: &str = "RELATIVIST_WAITS_FOR_ITSELF";
+    if std::env::var_os(CHILD).is_some() {
+        let map = LockMap::from([(1, 1)]);
+        let _guard = map.lock(&1);
+        drop(map.lock(&1));
+        unreachable!("it waits for itself");
+    }
+    let mut program = relativist_testing::own_program();
+    program.args(["--exact", "lock_map::a_thread_that_waits_for_itself_is_reported", "--nocapture"]);
+    let mut child = program.env(CHILD, "1").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    let line = lines.find_map(|line| line.ok().filter(|line| line.contains("that it has locked itself")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(line.is_some());
+}
+
+/// Seen once each: entries that are in the map throughout, while it grows, shrinks and is swept.
+#[test]
+fn iteration_sees_each_entry_once() {
+    for hashing in [MIXED, EQUAL] {
+        let keys = if hashing.hash_one(1u64) == hashing.hash_one(2u64) { 40 } else { 2000 };
+        let map = LockMap::<u64, u64, Hashing>::with_hasher(hashing);
+        (0..keys).for_each(|key| _ = map.insert(key, 0));
+        crate::alongside::alongside(
+            || {
+                (keys..4 * keys).for_each(|key| _ = map.insert(key, 0));
+                (keys..4 * keys).for_each(|key| _ = map.remove(&key));
+            },
+            || {
+                for round in 1..=20 {
+                    map.iter().for_each(|mut value| *value += u64::from(value.key() < &keys));
+                    assert!((0..keys).all(|key| map.get_copied(&key) == Some(round)), "each was seen once");
+                }
+            },
+        );
+        map.retain(|key, _| *key < keys);
+        assert_eq!(map.extract_if(|key, _| key % 2 == 0).count() as u64, keys / 2);
+        map.clear();
+        assert!(map.is_empty() && map.iter().next().is_none());
+    }
+}
+
+#[test]
+fn each_value_is_dropped_once() {
+    alone(|| {
+        static TALLY: Tally = Tally::new();
+        let value = |key| Tracked::new(key, &TALLY);
+        let map = LockMap::<u64, Tracked>::new();
+        (0..100).for_each(|key| drop(map.insert(key, value(key))));
+        (0..10).for_each(|key| map.insert(key, value(key)).unwrap().assert_of(key));
+        (0..20).for_each(|key| map.remove(&key).unwrap().assert_of(key));
+        assert_eq!(TALLY.live(), 80, "removed values do not wait for readers");
+        map.retain(|key, _| key % 2 == 0);
+        assert_eq!(TALLY.live(), 40);
+        // Leaked guards keep nothing alive.
+        std::mem::forget(map.lock(&20));
+        std::mem::forget(map.entry(1000));
+        let Entry::Vacant(vacant) = map.entry(1001) else { panic!("it is absent") };
+        drop(vacant);
+        let mut rest = map.into_iter();
+        assert_eq!(rest.by_ref().take(30).count(), 30);
+        drop(rest);
+        TALLY.assert_live(0);
+        let map = LockMap::from([(1, value(1))]);
+        std::mem::forget(map.lock(&1));
+        std::mem::forget(map.entry(2));
+        drop(map);
+        TALLY.assert_live(0);
+    });
+}
+
+/// Closures and destructors may use the map, except for the entry that is locked.
+#[test]
+fn closures_may_use_the_map() {
+    in_time(|| {
+        let map = LockMap::<u64, u64>::from_iter((0..100).map(|n| (n, n)));
+        map.entry(1000).or_insert_with(|| map.remove(&0).unwrap());
+        map.remove_if(&1000, |_, _| map.insert(1001, 1).is_none());
+        map.retain(|key, _| (map.insert(2000 + key, 0), key % 2 == 0).1 || *key >= 1000);
+        assert!(map.contains_key(&2002) && !map.contains_key(&3));
+    });
+}
+
+#[test]
+fn histories_are_linearizable() {
+    use crate::history::{Recorder, is_linearizable};
+    for round in 0..300 {
+        let map = LockMap::<u64, u64, Hashing>::with_hasher([MIXED, EQUAL, TOGETHER][round % 3]);
+        let recorder = Recorder::without_clear(3);
+        let threads: Vec<_> = thread::scope(|scope| {
+            let record = |thread| recorder.record(&&map, 12, (round * 4 + thread) as u64);
+            let threads: Vec<_> = (0..3).map(|thread| scope.spawn(move || record(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(is_linearizable(&threads), "{threads:#?}");
+    }
+}
+
+#[test]
+fn formats_get_the_right_number() {
+    let map = LockMap::from([("a".to_string(), 1), ("b".to_string(), 2)]);
+    let json = serde_json::to_string(&map).unwrap();
+    let read: LockMap<String, u32> = serde_json::from_str(&json).unwrap();
+    assert_eq!((read.get_copied("a"), read.get_copied("b"), read.len()), (Some(1), Some(2), 2));
+    let one = LockMap::from([(1u8, 2u8)]);
+    use serde_test::{Configure, Token, assert_ser_tokens};
+    let tokens = |len| [Token::Map { len }, Token::U8(1), Token::U8(2), Token::MapEnd];
+    assert_ser_tokens(&one.clone().compact(), &tokens(Some(1)));
+    assert_ser_tokens(&one.readable(), &tokens(None));
+}
+
+#[test]
+fn parallel_iteration_locks_each_entry() {
+    use rayon::prelude::*;
+    let map: LockMap<u64, u64> = (0..5000).into_par_iter().map(|n| (n, n)).collect();
+    map.par_iter().for_each(|mut value| *value += 1);
+    assert!(map.iter().all(|value| *value == value.key() + 1));
+    assert_eq!(map.par_iter().count(), 5000);
+}
+
+/// A thread that is woken while others want the lock gets it in the end.
+#[test]
+fn nobody_waits_for_ever() {
+    in_time(|| {
+        let map = Arc::new(LockMap::from([(1, 0u64)]));
+        let done = Arc::new(AtomicBool::new(false));
+        let busy = {
+            let (map, done) = (Arc::clone(&map), Arc::clone(&done));
+            begin(move || {
+                while !done.load(Relaxed) {
+                    *map.lock(&1).unwrap() += 1;
+                }
+            })
+        };
+        poll("the other thread to begin", || map.get_copied(&1).filter(|n| *n > 0));
+        (0..100).for_each(|_| drop(map.lock(&1)));
+        done.store(true, Relaxed);
+        wait_until("the other thread to end", busy);
+    });
+}

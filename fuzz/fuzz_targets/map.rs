@@ -111,7 +111,7 @@ fn apply<F: Stores<u64, u32>>(map: &Map<u64, u32, Hashing, F>, model: &mut Model
         }
         Operation::Toggle(key, value) => {
             let toggle = |current: Option<&u32>| Ok::<_, ()>(current.is_none().then_some(value));
-            map.pin().compute(key.number(), toggle).unwrap();
+            map.pin().try_compute(key.number(), toggle).unwrap();
             if model.remove(&key.number()).is_none() {
                 model.insert(key.number(), value);
             }

@@ -1,4 +1,4 @@
-//! Any decision about an entry as one atomic step: `compute` sets, removes or leaves alone.
+//! Any decision about an entry as one atomic step: `try_compute` sets, removes or leaves alone.
 //!
 //! The example has accounts that can't be overdrawn, and that are closed when they are empty.
 //!
@@ -26,7 +26,7 @@ impl Bank {
     /// Returns what is left.
     fn pay_out(&self, name: &str, amount: u32) -> Result<u32, Refused> {
         let pinned = self.accounts.pin();
-        let change = pinned.compute(name.into(), |balance| match balance {
+        let change = pinned.try_compute(name.into(), |balance| match balance {
             None => Err(Refused::NoAccount),
             Some(&balance) if balance < amount => Err(Refused::Overdrawn { by: amount - balance }),
             Some(&balance) if balance == amount => Ok(None),

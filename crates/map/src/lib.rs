@@ -30,10 +30,10 @@
 //! | look up | [`get`](Pinned::get), [`get_key_value`](Pinned::get_key_value), [`contains_key`](Pinned::contains_key), by any type that is [`Equivalent`] to the key |
 //! | look up many keys at once | [`get_many`](Pinned::get_many) |
 //! | insert or replace | [`insert`](Pinned::insert) |
-//! | insert if absent | [`try_insert`](Pinned::try_insert), [`get_or_insert`](Pinned::get_or_insert), [`get_or_insert_with`](Pinned::get_or_insert_with), [`get_or_default`](Pinned::get_or_default) |
+//! | insert if absent | [`try_insert`](Pinned::try_insert), [`get_or_insert`](Pinned::get_or_insert), [`get_or_insert_with`](Pinned::get_or_insert_with), [`get_or_default`](Pinned::get_or_default); by reference: [`get_or_insert_with_ref`](Pinned::get_or_insert_with_ref) |
 //! | change if present | [`update`](Pinned::update), [`compare_exchange`](Pinned::compare_exchange) |
 //! | change or insert | [`update_or_insert`](Pinned::update_or_insert), [`update_or_insert_with`](Pinned::update_or_insert_with) |
-//! | insert, change or remove, depending on the value | [`compute`](Pinned::compute) |
+//! | insert, change or remove, depending on the value | [`compute`](Pinned::compute), [`try_compute`](Pinned::try_compute) |
 //! | remove | [`remove`](Pinned::remove), [`remove_entry`](Pinned::remove_entry), [`remove_if`](Pinned::remove_if) |
 //! | remove many | [`retain`](Pinned::retain), [`extract_if`](Pinned::extract_if), [`drain`](Pinned::drain), [`clear`](Pinned::clear) |
 //! | iterate | [`iter`](Pinned::iter), [`keys`](Pinned::keys), [`values`](Pinned::values) |
@@ -117,7 +117,9 @@ struct Readme;
 mod builder;
 mod collect;
 mod entry;
+mod hints;
 mod iter;
+mod key;
 pub mod lock_map;
 mod map;
 #[cfg(feature = "rayon")]

@@ -19,6 +19,7 @@ pub use self::guard::{RefMut, WouldBlock};
 pub use self::iter::{ExtractIf, IntoIter, Iter};
 use self::lockable::{Attempt, Lockable};
 use crate::entry::Entry as Node;
+use crate::key::converted;
 use crate::map::HashMap;
 
 /// A concurrent hash map with a lock for each entry: values are changed in place.
@@ -393,9 +394,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         if let Some(guard) = self.acquire(hash, |node| key.equivalent(&node.key)) {
             return Entry::occupied(self, hash, guard);
         }
-        let owned = K::from(key);
-        assert!(key.equivalent(&owned), "the conversion to the key of the map has returned another key");
-        self.reserve_key(hash, owned)
+        self.reserve_key(hash, converted(key))
     }
 
     /// Locks the entry of a key that was absent a moment ago.

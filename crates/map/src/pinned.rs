@@ -4,6 +4,7 @@
 //! the caller's closure outside of locks, and replace *exactly the entry* that was looked up. If
 //! another thread has changed it since, or it has moved, they start again.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 
@@ -13,6 +14,7 @@ use relativist_rcu::Guard;
 
 use crate::entry::{Entry, Stores};
 use crate::iter::{Drain, ExtractIf, Iter, Keys, Values};
+use crate::key::{Borrowed, KeySource, Owned};
 use crate::map::{BATCH, Map};
 use crate::results::{Change, CompareExchangeError, OccupiedError};
 
@@ -279,11 +281,38 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     #[doc(alias = "entry")]
     #[doc(alias = "or_insert_with")]
     pub fn get_or_insert_with(&self, key: K, value: impl FnOnce() -> V) -> &V {
-        let hash = self.map.hashing.of(&key);
-        if let Some(entry) = self.find_hashed(hash, &key) {
+        self.get_or_insert_by(Owned(Some(key)), value)
+    }
+
+    /// Like [`Pinned::get_or_insert_with`], by reference: converts it to a key only if the key is
+    /// absent. So a hit allocates nothing.
+    ///
+    /// ```
+    /// let lengths = relativist::HashMap::<String, usize>::new();
+    /// let pinned = lengths.pin();
+    /// assert_eq!(pinned.get_or_insert_with_ref("seven", || "seven".len()), &5);
+    /// assert_eq!(pinned.get_or_insert_with_ref("seven", || unreachable!("it is present")), &5);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    #[doc(alias = "entry_ref")]
+    pub fn get_or_insert_with_ref<'q, Q>(&self, key: &'q Q, value: impl FnOnce() -> V) -> &V
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        self.get_or_insert_by(Borrowed::new(key), value)
+    }
+
+    fn get_or_insert_by(&self, mut key: impl KeySource<K>, value: impl FnOnce() -> V) -> &V {
+        let hash = self.map.hashing.of(key.query());
+        if let Some(entry) = self.find_hashed(hash, key.query()) {
             return &entry.value;
         }
-        match self.put_new(hash, key, value()) {
+        let value = value();
+        match self.put_new(hash, key.take(), value) {
             Ok(new) => &new.value,
             Err((current, _)) => &current.value,
         }
@@ -315,7 +344,26 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     #[doc(alias = "alter")]
     #[doc(alias = "get_mut")]
     pub fn update(&self, key: K, update: impl FnMut(&V) -> V) -> Option<&V> {
-        self.update_or_give_back(key, update).ok()
+        self.update_by(&mut Owned(Some(key)), update)
+    }
+
+    /// Like [`Pinned::update`], by reference: converts it to a key only if the key is present.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([("a".to_string(), 1)]);
+    /// assert_eq!(map.pin().update_ref("a", |n| n + 1), Some(&2));
+    /// assert_eq!(map.pin().update_ref("b", |n| n + 1), None);
+    /// ```
+    pub fn update_ref<'q, Q>(&self, key: &'q Q, update: impl FnMut(&V) -> V) -> Option<&V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        self.update_by(&mut Borrowed::new(key), update)
     }
 
     /// Like [`Pinned::update`], but inserts `value` if the key is absent.
@@ -335,44 +383,90 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// Like [`Pinned::update`], but inserts the result of `value` if the key is absent. `value`
     /// runs at most once.
     pub fn update_or_insert_with(&self, key: K, mut update: impl FnMut(&V) -> V, value: impl FnOnce() -> V) -> &V {
-        let mut key = match self.update_or_give_back(key, &mut update) {
-            Ok(new) => return new,
-            Err(key) => key,
-        };
-        let mut value = value();
-        loop {
-            let hash = self.map.hashing.of(&key);
-            (key, value) = match self.put_new(hash, key, value) {
-                Ok(new) => return &new.value,
-                Err((_, Entry { key, value })) => (key, value),
-            };
-            key = match self.update_or_give_back(key, &mut update) {
-                Ok(new) => return new,
-                Err(key) => key,
-            };
-        }
+        self.update_or_insert_by(Owned(Some(key)), &mut update, value)
     }
 
-    /// Updates a value. Returns the key as the error if it is absent.
-    fn update_or_give_back(&self, mut key: K, mut update: impl FnMut(&V) -> V) -> Result<&V, K> {
-        let hash = self.map.hashing.of(&key);
+    /// Like [`Pinned::update_or_insert_with`], by reference: the new entry gets a key that is
+    /// converted from it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    pub fn update_or_insert_with_ref<'q, Q>(
+        &self,
+        key: &'q Q,
+        mut update: impl FnMut(&V) -> V,
+        value: impl FnOnce() -> V,
+    ) -> &V
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        self.update_or_insert_by(Borrowed::new(key), &mut update, value)
+    }
+
+    fn update_or_insert_by(
+        &self,
+        mut key: impl KeySource<K>,
+        update: &mut impl FnMut(&V) -> V,
+        value: impl FnOnce() -> V,
+    ) -> &V {
+        if let Some(new) = self.update_by(&mut key, &mut *update) {
+            return new;
+        }
+        let hash = self.map.hashing.of(key.query());
+        let mut value = value();
         loop {
-            let Some(old) = self.find_hashed(hash, &key) else { return Err(key) };
-            let new = update(&old.value);
-            match self.replace(hash, old, key, new) {
-                Ok(new) => return Ok(&new.value),
-                Err(entry) => key = entry.key,
+            match self.put_new(hash, key.take(), value) {
+                Ok(new) => return &new.value,
+                Err((_, entry)) => {
+                    key.give_back(entry.key);
+                    value = entry.value;
+                }
+            }
+            if let Some(new) = self.update_by(&mut key, &mut *update) {
+                return new;
             }
         }
     }
 
-    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Ok(Some(value))`
-    /// sets the value, `Ok(None)` removes the entry, and `Err` changes nothing and is returned. All
-    /// other operations on an entry are special cases of this one.
+    /// Updates a value. Returns `None` if the key is absent.
+    fn update_by(&self, key: &mut impl KeySource<K>, mut update: impl FnMut(&V) -> V) -> Option<&V> {
+        let hash = self.map.hashing.of(key.query());
+        loop {
+            let old = self.find_hashed(hash, key.query())?;
+            let new = update(&old.value);
+            match self.replace(hash, old, key.take(), new) {
+                Ok(new) => return Some(&new.value),
+                Err(entry) => key.give_back(entry.key),
+            }
+        }
+    }
+
+    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Some(value)` sets
+    /// the value, `None` removes the entry. All other operations on an entry are special cases of
+    /// this one, or of [`Pinned::try_compute`].
     ///
     /// `decide` runs outside of locks, and runs again if another thread has changed the entry, or a
-    /// [`FlatMap`](crate::FlatMap) has moved it: only its last result is applied. It may use the
-    /// map. If there is a new value, `key` replaces the key in the map, as with [`Pinned::insert`].
+    /// [`FlatMap`](crate::FlatMap) has moved it: only its last result is applied. So what it
+    /// decides, and what happens, is one atomic step. It may use the map. If there is a new value,
+    /// `key` replaces the key in the map, as with [`Pinned::insert`].
+    ///
+    /// ```
+    /// let map = relativist::HashMap::from([("bolts", 2)]);
+    /// let pinned = map.pin();
+    /// let change = pinned.compute("bolts", |left| left.map(|n| n - 1).filter(|n| *n > 0));
+    /// assert_eq!((change.old, change.new), (Some(&2), Some(&1)));
+    /// pinned.compute("bolts", |left| left.map(|n| n - 1).filter(|n| *n > 0));
+    /// assert!(map.is_empty());
+    /// ```
+    #[doc(alias = "entry")]
+    pub fn compute<'p>(&'p self, key: K, mut decide: impl FnMut(Option<&'p V>) -> Option<V>) -> Change<'p, V> {
+        let Ok(change) = self.try_compute(key, |value| Ok::<_, Infallible>(decide(value)));
+        change
+    }
+
+    /// Like [`Pinned::compute`], but `decide` may fail: then nothing changes.
     ///
     /// # Errors
     ///
@@ -383,7 +477,7 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     ///
     /// /// Takes one from the stock. Removes the entry when none is left.
     /// fn take(stock: &HashMap<&'static str, u32>, what: &'static str) -> Result<(), String> {
-    ///     stock.pin().compute(what, |left| match left {
+    ///     stock.pin().try_compute(what, |left| match left {
     ///         None => Err(format!("no {what} left")),
     ///         Some(1) => Ok(None),
     ///         Some(n) => Ok(Some(n - 1)),
@@ -397,14 +491,40 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// assert_eq!(take(&stock, "bolts"), Err("no bolts left".into()));
     /// assert!(stock.is_empty());
     /// ```
-    pub fn compute<'p, E>(
+    pub fn try_compute<'p, E>(
         &'p self,
-        mut key: K,
+        key: K,
+        decide: impl FnMut(Option<&'p V>) -> Result<Option<V>, E>,
+    ) -> Result<Change<'p, V>, E> {
+        self.compute_by(Owned(Some(key)), decide)
+    }
+
+    /// Like [`Pinned::compute`], by reference: converts it to a key only if there is a new value.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    pub fn compute_ref<'p, 'q, Q>(
+        &'p self,
+        key: &'q Q,
+        mut decide: impl FnMut(Option<&'p V>) -> Option<V>,
+    ) -> Change<'p, V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        let Ok(change) = self.compute_by(Borrowed::new(key), |value| Ok::<_, Infallible>(decide(value)));
+        change
+    }
+
+    fn compute_by<'p, E>(
+        &'p self,
+        mut key: impl KeySource<K>,
         mut decide: impl FnMut(Option<&'p V>) -> Result<Option<V>, E>,
     ) -> Result<Change<'p, V>, E> {
-        let hash = self.map.hashing.of(&key);
+        let hash = self.map.hashing.of(key.query());
         loop {
-            let found = self.find_hashed(hash, &key);
+            let found = self.find_hashed(hash, key.query());
             let old = found.map(|entry| &entry.value);
             let decision = match decide(old) {
                 Ok(decision) => decision,
@@ -424,12 +544,12 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
                 }
                 (_, Some(value)) => {
                     let done = match found {
-                        None => self.put_new(hash, key, value).map_err(|(_, entry)| entry),
-                        Some(old) => self.replace(hash, old, key, value),
+                        None => self.put_new(hash, key.take(), value).map_err(|(_, entry)| entry),
+                        Some(old) => self.replace(hash, old, key.take(), value),
                     };
                     match done {
                         Ok(new) => return Ok(Change { old, new: Some(&new.value) }),
-                        Err(entry) => key = entry.key,
+                        Err(entry) => key.give_back(entry.key),
                     }
                 }
             }

@@ -27,9 +27,27 @@ local! {
 #[must_use = "the read section ends when the guard is dropped"]
 pub struct Guard {
     slot: &'static Slot,
-    /// Makes the guard `!Send`, because the section belongs to the thread.
-    _not_send: PhantomData<*mut ()>,
+    _stays: Stays<OnItsThread>,
 }
+
+/// Makes the guard neither `Send` nor `Sync`, because the section belongs to the thread.
+struct Stays<T>(PhantomData<T>);
+
+/// The marker that the compiler names where a guard, or a handle of a map, would go to another
+/// thread, or be held across an `.await`.
+struct OnItsThread;
+
+/// Implemented by nothing: says why a guard cannot leave its thread.
+#[diagnostic::on_unimplemented(
+    message = "a read section stays on its thread: a guard or handle cannot go to another thread, nor be held across an `.await`",
+    note = "drop the guard or handle first, and take another one afterwards; keep copies, or clones of an `Arc`"
+)]
+trait MayLeaveItsThread {}
+
+// SAFETY: there is no such type.
+unsafe impl<T: MayLeaveItsThread> Send for Stays<T> {}
+// SAFETY: as above.
+unsafe impl<T: MayLeaveItsThread> Sync for Stays<T> {}
 
 /// Enters a read-side critical section.
 ///
@@ -91,7 +109,7 @@ pub fn is_reading() -> bool {
 impl Guard {
     #[inline(always)]
     fn of(slot: &'static Slot) -> Self {
-        Self { slot, _not_send: PhantomData }
+        Self { slot, _stays: Stays(PhantomData) }
     }
 
     /// Returns a guard that was passed to [`std::mem::forget`], which left its section open. Use

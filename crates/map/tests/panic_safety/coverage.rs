@@ -26,6 +26,7 @@ const HARMLESS: &[&str] = &[
     "builder",
     "capacity",
     "domain",
+    "entry",
     "guard",
     "hasher",
     "is_empty",

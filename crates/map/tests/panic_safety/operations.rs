@@ -98,19 +98,28 @@ pub const MAP: &[Operation<Map>] = &[
     ("Map::update_or_insert_with, absent until it is called", Entries, |map| {
         map.pin().update_or_insert_with(key(4), |_| made(), || (map.pin().insert(key(4), made()), new()).1);
     }),
-    ("Map::compute, inserts", Step, |map| {
-        map.pin().compute(key(4), |_| ticked(Ok::<_, ()>(Some(new())))).unwrap();
+    ("Map::get_or_insert_with_ref, absent", Step, |map| _ = map.pin().get_or_insert_with_ref(&Name(4), made)),
+    ("Map::get_or_insert_with_ref, present", Step, |map| _ = map.pin().get_or_insert_with_ref(&Name(2), made)),
+    ("Map::update_ref", Step, |map| _ = map.pin().update_ref(&Name(2), |_| made())),
+    ("Map::update_or_insert_with_ref, absent", Step, |map| {
+        map.pin().update_or_insert_with_ref(&Name(4), |_| made(), made);
     }),
-    ("Map::compute, replaces", Step, |map| {
-        map.pin().compute(key(2), |_| ticked(Ok::<_, ()>(Some(new())))).unwrap();
+    ("Map::compute, replaces", Step, |map| _ = map.pin().compute(key(2), |_| Some(made()))),
+    ("Map::compute_ref, inserts", Step, |map| _ = map.pin().compute_ref(&Name(4), |_| Some(made()))),
+    ("Map::compute_ref, removes", Step, |map| _ = map.pin().compute_ref(&Name(1), |_| ticked(None))),
+    ("Map::try_compute, inserts", Step, |map| {
+        map.pin().try_compute(key(4), |_| ticked(Ok::<_, ()>(Some(new())))).unwrap();
     }),
-    ("Map::compute, removes", Step, |map| {
-        map.pin().compute(key(1), |_| ticked(Ok::<_, ()>(None))).unwrap();
+    ("Map::try_compute, replaces", Step, |map| {
+        map.pin().try_compute(key(2), |_| ticked(Ok::<_, ()>(Some(new())))).unwrap();
     }),
-    ("Map::compute, fails", Step, |map| _ = map.pin().compute(key(1), |_| ticked(Err(Box::new(new()))))),
-    ("Map::compute, changed meanwhile", Step, |map| {
+    ("Map::try_compute, removes", Step, |map| {
+        map.pin().try_compute(key(1), |_| ticked(Ok::<_, ()>(None))).unwrap();
+    }),
+    ("Map::try_compute, fails", Step, |map| _ = map.pin().try_compute(key(1), |_| ticked(Err(Box::new(new()))))),
+    ("Map::try_compute, changed meanwhile", Step, |map| {
         let mut is_first = true;
-        let _ = map.pin().compute(key(1), |value| {
+        let _ = map.pin().try_compute(key(1), |value| {
             if std::mem::take(&mut is_first) {
                 value.map(|value| map.pin().insert(key(1), Part::new(value.n())).is_some());
             }

@@ -108,7 +108,7 @@ impl<S: BuildHasher, F: Stores<u64, u64>> Table for &Map<u64, u64, S, F> {
                     seen = current.copied();
                     Ok::<_, ()>(seen.is_none().then_some(value))
                 };
-                let _ = pinned.compute(key, toggle);
+                let _ = pinned.try_compute(key, toggle);
                 seen
             }
             CompareExchange(key, expected, value) => match pinned.compare_exchange(key, &expected, value) {

@@ -118,7 +118,7 @@ pub const CRATES: &[Crate] = &[
         name: "relativist",
         folder: "map",
         uses: &["relativist-core", "relativist-rcu", "relativist-bucket", "relativist-derive"],
-        layers: &["entry results", "(builder iter map pinned)", "collect lock_map set", "parallel serialize"],
+        layers: &["entry key results", "(builder iter map pinned)", "collect lock_map set", "hints parallel serialize"],
         forbidden: &[ATOMICS],
         ..CRATE
     },

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`job`] | a measurement of several candidates in turns, and what measurements share |
 //! | [`memory`] | the workload that measures the resident set, with a process per candidate |
-//! | [`maps`], [`caches`], [`engines`], [`rcu`] | subjects: a table of candidates and a table of workloads each |
+//! | [`maps`], [`locks`], [`caches`], [`engines`], [`rcu`] | subjects: a table of candidates and a table of workloads each |
 //! | [`plot`] | pictures in SVG, and `relativist-bench plot` |
 //!
 //! A workload plans [`Job`]s. Each measures all its candidates once per round, and gives one or
@@ -14,6 +14,7 @@
 pub mod caches;
 pub mod engines;
 pub mod job;
+pub mod locks;
 pub mod maps;
 pub mod memory;
 pub mod plot;
@@ -71,6 +72,11 @@ pub struct Args {
 enum What {
     /// Concurrent maps (as without a subject)
     Maps(Options<maps::Maps>),
+    /// Maps whose values are changed in place: LockMap, dashmap, and scc
+    ///
+    /// A change locks an entry, changes two fields, and unlocks it. A counter is increased by
+    /// `entry`, which finds the key.
+    Locks(Options<locks::Locks>),
     /// The cache for Rust programs, moka, quick_cache, and foyer
     ///
     /// foyer takes part in builds with --features foyer: with its cache in memory, with S3-FIFO.
@@ -222,6 +228,7 @@ pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         None => compare(&args.maps),
         Some(What::Maps(options)) => compare(options),
+        Some(What::Locks(options)) => compare(options),
         Some(What::Caches(options)) => compare(options),
         Some(What::Engines(options)) => compare(options),
         Some(What::Rcu(options)) => compare(options),

@@ -49,13 +49,13 @@ fn begins_anew_when_the_entry_is_replaced_meanwhile() {
     check(&|map| assert_eq!(map.pin().update_or_insert(1, |n| add(map, n), 0), &21), Some(21));
     let set = |map: &Map| {
         let pinned = map.pin();
-        let done = pinned.compute(1, |n| n.map(|n| Some(add(map, n))).ok_or(()));
+        let done = pinned.try_compute(1, |n| n.map(|n| Some(add(map, n))).ok_or(()));
         assert_eq!(done, Ok(Change { old: Some(&20), new: Some(&21) }));
     };
     check(&set, Some(21));
     let remove = |map: &Map| {
         let pinned = map.pin();
-        let done = pinned.compute(1, |n| n.map(|n| _ = add(map, n)).map(|()| None).ok_or(()));
+        let done = pinned.try_compute(1, |n| n.map(|n| _ = add(map, n)).map(|()| None).ok_or(()));
         assert_eq!(done, Ok(Change { old: Some(&20), new: None }));
     };
     check(&remove, None);
@@ -86,7 +86,7 @@ fn begins_anew_when_the_entry_is_removed_meanwhile() {
     check(&|map| assert_eq!(map.pin().remove_if(&1, |_, n| add(map, n) > 0), None), 1, None);
     let compute = |map: &Map| {
         let pinned = map.pin();
-        let done = pinned.compute(1, |n| {
+        let done = pinned.try_compute(1, |n| {
             interfere(map);
             n.map(|n| Some(n + 1)).ok_or("absent")
         });
@@ -110,7 +110,7 @@ fn begins_anew_when_the_entry_appears_meanwhile() {
     assert_eq!(pinned.update_or_insert_with(3, |n| n + 1, || make(3)), &11);
     assert_eq!(calls.get(), 1, "the initial value is made once");
     calls.set(0);
-    let done = pinned.compute(4, |n| {
+    let done = pinned.try_compute(4, |n| {
         interfere(4);
         Ok::<_, ()>(Some(n.map_or(5, |n| n + 1)))
     });
@@ -257,7 +257,7 @@ fn add_one(map: &Map, key: u64, choice: u64) {
     match choice {
         0 => _ = pinned.update_or_insert(key, |n| n + 1, 1),
         1 => _ = pinned.update_or_insert_with(key, |n| n + 1, || 1),
-        2 => _ = pinned.compute(key, |n| Ok::<_, ()>(Some(n.map_or(1, |n| n + 1)))),
+        2 => _ = pinned.try_compute(key, |n| Ok::<_, ()>(Some(n.map_or(1, |n| n + 1)))),
         3 => {
             pinned.get_or_insert(key, 0);
             while pinned.update(key, |n| n + 1).is_none() {}
@@ -301,7 +301,7 @@ fn tokens_are_removed_once() {
         match random.below(5) {
             0 => u64::from(pinned.remove(&key).is_some()),
             1 => u64::from(pinned.remove_if(&key, |_, token| token % 2 == 0).is_some()),
-            2 => u64::from(pinned.compute(key, |token| token.map(|_| None).ok_or(())).is_ok()),
+            2 => u64::from(pinned.try_compute(key, |token| token.map(|_| None).ok_or(())).is_ok()),
             3 => pinned.extract_if(|&its, _| its == key).count() as u64,
             _ => pinned.drain().count() as u64,
         }

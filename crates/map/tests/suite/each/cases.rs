@@ -72,7 +72,7 @@ fn an_empty_map_answers_everything() {
     );
     assert_eq!((pinned.remove(&1), pinned.remove_entry(&1), pinned.remove_if(&1, |_, _| true)), (None, None, None));
     assert_eq!((pinned.update(1, |n| *n), pinned.iter().next(), pinned.drain().next()), (None, None, None));
-    assert_eq!(pinned.compute(1, |_| Ok::<_, ()>(None)), Ok(Change { old: None, new: None }));
+    assert_eq!(pinned.try_compute(1, |_| Ok::<_, ()>(None)), Ok(Change { old: None, new: None }));
     pinned.clear();
     pinned.retain(|_, _| unreachable!());
     drop(pinned);
@@ -161,13 +161,14 @@ fn java_s_operations_are_special_cases() {
     let map: HashMap<_, _> = HashMap::from([("a", 1)]);
     let pinned = map.pin();
     // `computeIfAbsent` whose function returns null, and `computeIfPresent`.
-    let none_if_absent = |key| pinned.compute(key, |value| if value.is_some() { Err(()) } else { Ok(None) });
+    let none_if_absent = |key| pinned.try_compute(key, |value| if value.is_some() { Err(()) } else { Ok(None) });
     assert_eq!((none_if_absent("b"), none_if_absent("a")), (Ok(Change { old: None, new: None }), Err(())));
-    let add_if_present = |key| pinned.compute(key, |value| value.map(|n| Some(n + 1)).ok_or(()));
+    let add_if_present = |key| pinned.try_compute(key, |value| value.map(|n| Some(n + 1)).ok_or(()));
     assert_eq!(add_if_present("a"), Ok(Change { old: Some(&1), new: Some(&2) }));
     assert_eq!(add_if_present("b"), Err(()));
     // `merge` that removes an entry when the sum is 0.
-    let merge = |key, by: i32| pinned.compute(key, |n| Ok::<_, ()>(Some(n.unwrap_or(&0) + by).filter(|&sum| sum != 0)));
+    let merge =
+        |key, by: i32| pinned.try_compute(key, |n| Ok::<_, ()>(Some(n.unwrap_or(&0) + by).filter(|&sum| sum != 0)));
     assert_eq!(merge("a", -2).unwrap().new, None);
     assert_eq!(merge("a", 5).unwrap().new, Some(&5));
     assert_eq!(pinned.get("b").copied().unwrap_or(7), 7);
@@ -183,7 +184,7 @@ fn closures_may_use_their_own_key() {
     assert_eq!(pinned.get_or_insert_with(2, || *pinned.get_or_insert_with(3, || 6)), &6);
     let nested = |_: &u64| *pinned.update_or_insert_with(4, |n| n + 1, || 7);
     assert_eq!(pinned.update_or_insert(3, nested, 0), &7);
-    let clear = pinned.compute(1, |_| {
+    let clear = pinned.try_compute(1, |_| {
         pinned.clear();
         Ok::<_, ()>(Some(8))
     });

@@ -168,8 +168,8 @@ fn when_an_operation_changes_nothing_or_much() {
         map.pin().update_or_insert(key(n), |_| value(n), value(n));
         map.pin().update_or_insert(key(n + 1), |_| value(n + 1), value(n + 1));
         assert!(map.pin().update(key(9), |_| value(9)).is_none());
-        assert!(map.pin().compute(key(n), |_| Ok::<_, ()>(Some(value(n)))).is_ok());
-        assert!(map.pin().compute(key(n), |_| Err::<Option<Tracked>, _>(value(n))).is_err());
+        assert!(map.pin().try_compute(key(n), |_| Ok::<_, ()>(Some(value(n)))).is_ok());
+        assert!(map.pin().try_compute(key(n), |_| Err::<Option<Tracked>, _>(value(n))).is_err());
         reclaim(&map);
         TALLY.assert_live(4);
     }

@@ -113,7 +113,7 @@ fn operate(map: &Map, random: &mut Random, tally: &'static Tally) {
         4 => _ = pinned.update_or_insert(key(), Value::clone, value()).check(),
         5 => {
             let decide = |old: Option<&Value>| Ok::<_, ()>(old.filter(|old| old.check() % 2 == 0).cloned());
-            let change = pinned.compute(key(), decide).unwrap();
+            let change = pinned.try_compute(key(), decide).unwrap();
             let _ = (change.old.map(Value::check), change.new.map(Value::check));
         }
         6 | 7 => _ = pinned.remove_entry(&key()).map(check),

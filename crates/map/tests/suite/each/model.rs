@@ -245,7 +245,7 @@ impl Pair {
     fn compute(&mut self, key: Key, decision: Decision) {
         let old = self.model.get(&key.id).map(|&(_, value)| value);
         let pinned = self.map.pin();
-        let got = pinned.compute(key, |current| {
+        let got = pinned.try_compute(key, |current| {
             assert_eq!(current.copied(), old);
             match decision {
                 Decision::Set(value) => Ok(Some(value)),

@@ -1,0 +1,207 @@
+//! Maps whose values are changed in place.
+
+use std::array::from_fn;
+use std::rc::Rc;
+
+use anyhow::Result;
+use relativist::LockMap;
+
+use super::job::{Context, Job, Setting, made, shared, titles};
+use super::{Entry, Subject, Work, work};
+use crate::harness::hashers::Foldhash;
+use crate::harness::keys::{scramble, seed};
+use crate::harness::sampling::{Draws, Samples};
+
+#[derive(Clone, Copy, Debug)]
+pub struct Locks;
+
+/// Operations of a batch.
+const BATCH: usize = 256;
+
+type Keys = [u64; BATCH];
+
+const SIZES: &[u64] = &[1 << 12, 1 << 16, 1 << 20, 1 << 23];
+/// Of one key, all threads use the same.
+const ONE: &[u64] = &[1];
+
+impl Subject for Locks {
+    const NAME: &'static str = "locks";
+    const MIN_ENTRIES: u64 = 1;
+    type Candidate = Name;
+    const CANDIDATES: &'static [Entry<Name>] = &[
+        Entry { name: "lock-map", title: "LockMap", what: Name::LockMap },
+        Entry { name: "dashmap", title: "dashmap", what: Name::Dashmap },
+        Entry { name: "scc", title: "scc::HashMap", what: Name::Scc },
+    ];
+    const WORKLOADS: &'static [Entry<Work<Self>>] = &[
+        work("change", "A field of a struct with two strings", SIZES, |context, setting| {
+            plan(context, setting, Name::records, None)
+        }),
+        work("change-zipf", "A field of a struct with two strings, Zipf 0.99", SIZES, |context, setting| {
+            plan(context, setting, Name::records, Some(Samples::zipf(setting.entries)))
+        }),
+        work("count", "A counter by entry", SIZES, |context, setting| plan(context, setting, Name::counters, None)),
+        work("count-zipf", "A counter by entry, Zipf 0.99", SIZES, |context, setting| {
+            plan(context, setting, Name::counters, Some(Samples::zipf(setting.entries)))
+        }),
+        work("change-one", "A field of one struct", ONE, |context, setting| {
+            plan(context, setting, Name::records, None)
+        }),
+        work("count-one", "One counter by entry", ONE, |context, setting| plan(context, setting, Name::counters, None)),
+    ];
+    type Options = ();
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    LockMap,
+    Dashmap,
+    Scc,
+}
+
+/// What a service keeps of a user: 64 bytes, and two strings.
+#[derive(Default)]
+#[expect(dead_code, reason = "the strings take room")]
+struct Record {
+    name: String,
+    address: String,
+    requests: u64,
+    flags: u64,
+}
+
+impl Record {
+    fn new(key: u64) -> Self {
+        Self { name: format!("user {key}"), address: format!("{key}@example.org"), ..Self::default() }
+    }
+
+    fn change(&mut self) {
+        self.requests += 1;
+        self.flags ^= 1;
+    }
+}
+
+/// A map with values that are changed in place.
+trait InPlace: Send + Sync {
+    /// Changes the value of each key. Returns the number of keys that are absent.
+    fn change(&self, keys: &Keys) -> u64;
+}
+
+type Make = fn(Name, u64) -> Box<dyn InPlace>;
+
+impl Name {
+    fn records(self, entries: u64) -> Box<dyn InPlace> {
+        let room = entries as usize;
+        let records = (0..entries).map(|index| (scramble(index), Record::new(index)));
+        match self {
+            Self::LockMap => {
+                let map = LockMap::with_capacity_and_hasher(room, Foldhash::default());
+                records.for_each(|(key, record)| _ = map.insert(key, record));
+                Box::new(map)
+            }
+            Self::Dashmap => {
+                let map = dashmap::DashMap::with_capacity_and_hasher(room, Foldhash::default());
+                records.for_each(|(key, record)| _ = map.insert(key, record));
+                Box::new(map)
+            }
+            Self::Scc => {
+                let map = scc::HashMap::with_capacity_and_hasher(room, Foldhash::default());
+                records.for_each(|(key, record)| _ = map.upsert_sync(key, record));
+                Box::new(map)
+            }
+        }
+    }
+
+    fn counters(self, entries: u64) -> Box<dyn InPlace> {
+        let (room, hasher) = (entries as usize, Foldhash::default());
+        let map: Box<dyn InPlace> = match self {
+            Self::LockMap => Box::new(LockMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
+            Self::Dashmap => Box::new(dashmap::DashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
+            Self::Scc => Box::new(scc::HashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
+        };
+        for first in (0..entries).step_by(BATCH) {
+            map.change(&from_fn(|index| scramble((first + index as u64).min(entries - 1))));
+        }
+        map
+    }
+}
+
+fn changed(keys: &Keys, change: impl Fn(&u64) -> bool) -> u64 {
+    keys.iter().filter(|key| !change(key)).count() as u64
+}
+
+impl InPlace for LockMap<u64, Record, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        changed(keys, |key| self.lock(key).map(|mut record| record.change()).is_some())
+    }
+}
+
+impl InPlace for dashmap::DashMap<u64, Record, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        changed(keys, |key| self.get_mut(key).map(|mut record| record.change()).is_some())
+    }
+}
+
+impl InPlace for scc::HashMap<u64, Record, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        changed(keys, |key| self.update_sync(key, |_, record| record.change()).is_some())
+    }
+}
+
+impl InPlace for LockMap<u64, u64, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
+        0
+    }
+}
+
+impl InPlace for dashmap::DashMap<u64, u64, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
+        0
+    }
+}
+
+impl InPlace for scc::HashMap<u64, u64, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        keys.iter().for_each(|&key| *self.entry_sync(key).or_insert(0) += 1);
+        0
+    }
+}
+
+/// Plans changes of keys, drawn from `samples` if there are some.
+fn plan<'a>(
+    context: Context<'a, Locks>,
+    setting: &Setting,
+    make: Make,
+    samples: Option<Samples>,
+) -> Result<Vec<Job<'a>>> {
+    let (entries, samples) = (setting.entries, Rc::new(samples));
+    let candidates = context.candidates(setting);
+    let names = titles(&candidates);
+    let maps = shared(move || Ok(candidates.iter().map(|map| make(map.what, entries)).collect::<Vec<_>>()));
+    let job = |setting: Setting| {
+        let (maps, samples) = (Rc::clone(&maps), Rc::clone(&samples));
+        Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, round| {
+            let (map, samples) = (&made(&maps)?[candidate], (*samples).as_ref());
+            context.in_window(setting.threads, |thread| {
+                let mut draws = Draws::new(0..entries, samples, 0, seed(round, thread));
+                move || (BATCH as u64, map.change(&from_fn(|_| scramble(draws.draw().1))))
+            })
+        })
+    };
+    Ok(context.per_threads(setting).into_iter().map(job).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_are_there() {
+        for Entry { what: name, .. } in Locks::CANDIDATES {
+            let keys: Keys = from_fn(|index| scramble(index as u64));
+            assert_eq!(name.records(256).change(&keys), 0, "{name:?}");
+            assert_eq!(name.records(255).change(&keys), 1, "{name:?}");
+        }
+    }
+}

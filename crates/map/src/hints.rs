@@ -1,0 +1,80 @@
+//! What the compiler says to those who expect operations on the map itself. These methods cannot
+//! be called: nothing implements the traits that they require.
+
+use std::hash::{BuildHasher, Hash};
+
+use relativist_bucket::Form;
+
+use crate::lock_map::Entry;
+use crate::map::Map;
+
+/// Implemented by nothing.
+///
+/// ```compile_fail,E0277
+/// let map = relativist::HashMap::from([(1, 2)]);
+/// map.get(&1); // error: entries are used through a handle: call `pin()` first
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "entries are used through a handle: call `pin()` first, as in `map.pin().get(&key)`",
+    label = "`pin()` is missing",
+    note = "`get_copied`, `get_cloned` and `contains_key` need no handle. References live as long as the handle: keep it in a variable, `let pinned = map.pin();`"
+)]
+#[doc(hidden)]
+pub trait ThroughPin {}
+
+/// Implemented by nothing.
+///
+/// ```compile_fail,E0277
+/// let map = relativist::HashMap::from([(1, 2)]);
+/// map.entry(1); // error: this map replaces values as a whole, and has no `entry`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "this map replaces values as a whole, and has no `entry`",
+    label = "use `pin().compute(..)`, `pin().get_or_insert_with(..)` or `pin().update_or_insert(..)`, or a `LockMap`",
+    note = "in a `LockMap`, values change in place: it has `entry`, and `lock` for what other maps call `get_mut`"
+)]
+#[doc(hidden)]
+pub trait HasEntry {}
+
+const NEVER: &str = "nothing implements what this requires";
+
+#[doc(hidden)]
+impl<K, V, S, F: Form> Map<K, V, S, F> {
+    pub fn get<Q: ?Sized>(&self, _: &Q) -> Option<&V>
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn insert(&self, _: K, _: V) -> Option<&V>
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn remove<Q: ?Sized>(&self, _: &Q) -> Option<&V>
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, (&K, &V)>
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn entry(&self, _: K) -> Entry<'_, K, V, S>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        V: Send + 'static,
+        S: BuildHasher,
+        Self: HasEntry,
+    {
+        unreachable!("{NEVER}")
+    }
+}

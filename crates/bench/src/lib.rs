@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `harness` | how things are measured: rounds, threads, samples, reports |
 //! | `tables` | the concurrent maps that are compared, each behind an adapter |
+//! | `shortener` | a program with dashmap, and moved to `LockMap` |
 //! | `memcached` | load on memcached servers |
 //! | [`hashing`] | hash functions, keys, and keys counted into buckets |
 //! | `tools` | the subcommands |
@@ -29,6 +30,7 @@ pub mod hashing;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub mod memcached;
+mod shortener;
 mod tables;
 mod tools;
 

@@ -331,9 +331,14 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         (hash.get() >> self.header().shift) as usize
     }
 
-    /// Returns the lowest hash of a bucket. `None` if there are not as many buckets.
-    pub(crate) fn first_hash(self, bucket: usize) -> Option<Hash> {
-        (bucket < self.len()).then(|| Hash::lowest(bucket, self.header().shift))
+    /// Returns the lowest hash of a bucket.
+    pub(crate) fn first_hash(self, bucket: usize) -> Hash {
+        Hash::lowest(bucket, self.header().shift)
+    }
+
+    /// Returns the highest hash of a bucket.
+    pub(crate) fn last_hash(self, bucket: usize) -> Hash {
+        Hash::highest(bucket, self.header().shift)
     }
 
     #[inline(always)]

@@ -3,12 +3,14 @@
 
 use std::iter::FusedIterator;
 use std::ops::Range;
-use std::ptr::NonNull;
 
 use crate::array::{Array, Segment};
 use crate::form::{Boxed, Expected, Form};
 use crate::table::{Keys, Section, find_in};
 use crate::word::{Hash, Slots, Word};
+
+/// The lowest and the highest of some hashes.
+pub type HashRange = (Hash, Hash);
 
 /// An iterator over the entries of a table. It sees an entry that is in the table throughout
 /// exactly once, and a key that is not removed meanwhile at most once.
@@ -46,39 +48,63 @@ impl<E, F: Form> Section<'_, E, F> {
 }
 
 impl<E> Section<'_, E, Boxed> {
-    /// Passes the hash and the address of each entry in the bucket of a hash to `visit`, except for
-    /// entries with lower hashes. Returns the first hash of the next bucket, or `None` after the
-    /// last bucket.
+    /// Calls `visit` with each entry whose hash is in `range` and in the bucket of its lowest hash.
+    /// Returns the last hash of that bucket, or of the range.
     ///
     /// Whoever goes through all hashes like this, in one section or in many, finds each entry that
-    /// is in the table throughout exactly once: an entry keeps its hash and its address.
-    pub fn visit_bucket(
-        &self,
-        from: Hash,
-        keys: &impl Keys<E>,
-        mut visit: impl FnMut(Hash, NonNull<E>),
-    ) -> Option<Hash> {
-        let mut array = self.array();
-        let (first, word) = loop {
-            let first = array.bucket(from);
-            let word = first.word();
-            if !word.is_moved() {
-                break (first, word);
-            }
-            array = array.next().expect("a bucket moves to the next array");
-        };
+    /// is in the table throughout exactly once, because its hash stays.
+    pub fn visit_bucket(&self, range: HashRange, keys: &impl Keys<E>, mut visit: impl FnMut(&E)) -> Hash {
+        let (array, first, word) = self.bucket_now(range.0);
+        let bucket = array.bucket_of(range.0);
+        array.prefetch_entries_after(bucket);
+        let last = array.last_hash(bucket);
+        // A bucket has entries outside of the range only if the table has shrunk, or at its end.
+        let is_whole = array.first_hash(bucket) == range.0 && last <= range.1;
         for (segment, word) in first.chain(word) {
             for slot in word.live() {
-                // SAFETY: the word was loaded in this section.
-                let Some(entry) = (unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any) }) else { continue };
-                // SAFETY: it lives as long as the section.
-                let hash = keys.hash(unsafe { entry.as_ref() });
-                if hash >= from {
-                    visit(hash, entry);
+                // SAFETY: the word was loaded in this section, as long as which the entry lives.
+                let entry = unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
+                let Some(entry) = entry else { continue };
+                let is_in_range = |hash| range.0 <= hash && hash <= range.1;
+                if is_whole || is_in_range(keys.hash(entry)) {
+                    visit(entry);
                 }
             }
         }
-        array.first_hash(array.bucket_of(from) + 1)
+        last.min(range.1)
+    }
+
+    /// Finds the entry at an address, if the table has it, and its hash is in the range.
+    pub fn find_at(&self, range: HashRange, address: usize) -> Option<&E> {
+        let mut from = range.0;
+        loop {
+            let (array, first, word) = self.bucket_now(from);
+            for (segment, word) in first.chain(word) {
+                for slot in word.live() {
+                    // SAFETY: the word was loaded in this section.
+                    let entry = unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any) };
+                    if let Some(entry) = entry.filter(|entry| entry.addr().get() == address) {
+                        // SAFETY: it lives as long as the section.
+                        return Some(unsafe { entry.as_ref() });
+                    }
+                }
+            }
+            // The bucket may have been split since.
+            from = array.last_hash(array.bucket_of(from)).next().filter(|next| *next <= range.1)?;
+        }
+    }
+
+    /// Returns the bucket of a hash, where its entries are now.
+    fn bucket_now(&self, hash: Hash) -> (Array<'_, E, Boxed>, Segment<'_, E, Boxed>, Word) {
+        let mut array = self.array();
+        loop {
+            let first = array.bucket(hash);
+            let word = first.word();
+            if !word.is_moved() {
+                return (array, first, word);
+            }
+            array = array.next().expect("a bucket moves to the next array");
+        }
     }
 }
 

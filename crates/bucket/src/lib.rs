@@ -18,7 +18,7 @@ mod word;
 pub use array::AllocError;
 pub use contents::{EntriesMut, IntoEntries};
 pub use form::{Boxed, Form, Holds, Inline, Private, Process, Readers};
-pub use iter::Iter;
+pub use iter::{HashRange, Iter};
 pub use relocate::Relocatable;
 pub use table::{GuardOf, Keys, Section, Table};
 pub use word::Hash;

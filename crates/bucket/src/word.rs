@@ -49,6 +49,11 @@ impl Hash {
         Self((bucket as u64) << shift)
     }
 
+    /// Returns the highest hash of a bucket.
+    pub(crate) const fn highest(bucket: usize, shift: u32) -> Self {
+        Self((bucket as u64) << shift | !(u64::MAX << shift))
+    }
+
     /// Returns the hash in the middle between two.
     pub const fn middle(low: Self, high: Self) -> Self {
         Self(low.0 + (high.0 - low.0) / 2)

@@ -50,6 +50,7 @@
 //!   keep their addresses.
 //! * [`PrivateMap`] is a `HashMap` with readers of its own. Its handles may be held across an
 //!   `.await`, and its keys and values may borrow.
+//! * [`LockMap`] has a lock for each entry: its values change in place. Its lookups take the lock.
 //!
 //! [`HashSet`] and [`FlatSet`] are the sets.
 //!
@@ -97,12 +98,11 @@
 //!   many. An iteration sees an entry that is in the map throughout exactly once; one that is
 //!   inserted or removed during the iteration may be seen or not.
 //! * A reference stays valid and its target unchanged as long as the handle. Values are replaced,
-//!   never changed in place.
+//!   never changed in place: for that, there is [`LockMap`].
 //!
 //! # When not to use
 //!
 //! * One thread owns the map: use `hashbrown` or `std`.
-//! * Values are changed in place, field by field: use `dashmap` or `scc`.
 //! * Keys or values are not `Send + Sync`, which updates need: use `dashmap` or `papaya`.
 //! * Readers block inside a read section, unless it is that of a [`PrivateMap`].
 //! * The target is not 64-bit, or has user addresses above 2^48.

@@ -93,6 +93,8 @@ pub struct LockMap<K, V, S = RandomState> {
 
 /// An entry of the table.
 type Locked<K, V> = Node<K, Lockable<V>>;
+/// The table in a read section.
+type InSection<'m, K, V> = Section<'m, Locked<K, V>, Boxed>;
 
 impl<K, V> LockMap<K, V> {
     /// Creates an empty map, which grows as needed.
@@ -164,7 +166,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     #[doc(alias = "get")]
     #[doc(alias = "get_mut")]
     pub fn lock<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<RefMut<'_, K, V>> {
-        self.acquire(self.hash(key), |node| key.equivalent(&node.key))
+        self.acquire_key(self.hash(key), key)
     }
 
     /// Like [`LockMap::lock`], but does not wait.
@@ -252,12 +254,21 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
         self.map.hashing.of(key)
     }
 
+    /// Finds the entry of a key and locks it.
+    #[inline(always)]
+    fn acquire_key<Q: Equivalent<K> + ?Sized>(&self, hash: Mixed, key: &Q) -> Option<RefMut<'_, K, V>> {
+        self.acquire(|section| section.find(hash, |node| key.equivalent(&node.key)))
+    }
+
     /// Finds an entry and locks it.
     #[inline(always)]
-    fn acquire(&self, hash: Mixed, is_it: impl Fn(&Locked<K, V>) -> bool) -> Option<RefMut<'_, K, V>> {
+    fn acquire<'m>(
+        &'m self,
+        find: impl for<'s> Fn(&'s InSection<'m, K, V>) -> Option<&'s Locked<K, V>>,
+    ) -> Option<RefMut<'m, K, V>> {
         loop {
             let section = self.map.table.enter();
-            let node = NonNull::from(section.find(hash, &is_it)?);
+            let node = NonNull::from(find(&section)?);
             // SAFETY: found in this section.
             if let Some(guard) = unsafe { self.acquire_found(section, node) } {
                 return Some(guard);
@@ -273,7 +284,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     #[inline(always)]
     unsafe fn acquire_found<'m>(
         &'m self,
-        section: Section<'m, Locked<K, V>, Boxed>,
+        section: InSection<'m, K, V>,
         node: NonNull<Locked<K, V>>,
     ) -> Option<RefMut<'m, K, V>> {
         // SAFETY: guaranteed by the caller. `sleep` does not use it when it has left the section.
@@ -294,7 +305,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     #[cold]
     unsafe fn wait_for<'m>(
         &'m self,
-        section: Section<'m, Locked<K, V>, Boxed>,
+        section: InSection<'m, K, V>,
         node: NonNull<Locked<K, V>>,
     ) -> Option<RefMut<'m, K, V>> {
         // SAFETY: guaranteed by the caller.
@@ -362,7 +373,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// ```
     pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
         let hash = self.hash(&key);
-        match self.acquire(hash, |node| node.key == key) {
+        match self.acquire_key(hash, &key) {
             Some(guard) => {
                 // First: if its destructor panicked later, the guard would be leaked.
                 drop(key);
@@ -391,7 +402,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         K: From<&'q Q>,
     {
         let hash = self.hash(key);
-        if let Some(guard) = self.acquire(hash, |node| key.equivalent(&node.key)) {
+        if let Some(guard) = self.acquire_key(hash, key) {
             return Entry::occupied(self, hash, guard);
         }
         self.reserve_key(hash, converted(key))
@@ -443,7 +454,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let hash = self.hash(key);
-        let mut guard = self.acquire(hash, |node| key.equivalent(&node.key))?;
+        let mut guard = self.acquire_key(hash, key)?;
         let (found, value) = guard.pair_mut();
         condition(found, value).then(|| self.remove_locked(hash, guard))
     }
@@ -457,10 +468,10 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// assert_eq!(map.len(), 5);
     /// ```
     pub fn retain(&self, mut keep: impl FnMut(&K, &mut V) -> bool) {
-        let mut entries = self.iter();
-        while let Some((hash, mut guard)) = entries.next_locked() {
+        for mut guard in self {
             let (key, value) = guard.pair_mut();
             if !keep(key, value) {
+                let hash = self.hash(key);
                 drop(self.remove_locked(hash, guard));
             }
         }

@@ -610,7 +610,7 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     ///
     /// `condition` runs outside of locks, and runs again if another thread has changed the entry,
     /// or a [`FlatMap`](crate::FlatMap) has moved it: the removed entry is one for which it
-    /// returned true.
+    /// returned true. Values that change in place may have changed since: see [`Pinned::retain`].
     ///
     /// ```
     /// let map = relativist::HashMap::from([("a", 1)]);
@@ -652,8 +652,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
     /// Removes the entries for which `keep` returns false. `keep` runs outside of locks, once for
     /// each entry that [`Pinned::iter`] would see.
     ///
-    /// A value that changes in place, such as an atomic, may change between the call of `keep` and
-    /// the removal. Values that are replaced cannot.
+    /// Of values that are replaced, decision and removal are one atomic step. A value that changes
+    /// in place, such as a mutex, may change between the call of `keep` and the removal:
+    /// [`LockMap`](crate::LockMap) excludes that.
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();
@@ -666,7 +667,7 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
 
     /// Returns an iterator that removes the entries for which `extract` returns true. Entries that
     /// the iterator does not reach stay. Each entry is returned to one thread only, even if several
-    /// threads remove entries.
+    /// threads remove entries. What is atomic: see [`Pinned::retain`].
     ///
     /// ```
     /// let map: relativist::HashMap<u32, u32> = (0..10).map(|n| (n, n * n)).collect();

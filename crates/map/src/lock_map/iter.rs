@@ -1,50 +1,49 @@
-//! Iteration: bucket by bucket, in the order of hashes. Remembers hashes and addresses of the
-//! entries of one bucket, and looks each up again in a read section of its own. So nothing is held
-//! between two steps.
+//! Iteration: bucket by bucket, in the order of hashes. Remembers the addresses of the entries of
+//! one bucket, and looks each up again in a read section of its own. So nothing is held between two
+//! steps. (An address may be that of another entry meanwhile, which was inserted during the
+//! iteration.)
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::iter::FusedIterator;
 
-use relativist_bucket::Hash as Mixed;
+use relativist_bucket::{Hash as Mixed, HashRange};
+use relativist_core::prefetch::prefetch;
 
 use super::{LockMap, RefMut};
-use crate::entry::Entry as Node;
 use crate::iter as entries;
 
 /// An iterator over the entries of a [`LockMap`]; see [`LockMap::iter`].
 pub struct Iter<'m, K, V, S = RandomState> {
     map: &'m LockMap<K, V, S>,
-    /// The first hash of the buckets that are left, and the last one.
-    rest: Option<(Mixed, Mixed)>,
-    /// The hash and the address of each entry that is left of a bucket.
-    bucket: Vec<(Mixed, usize)>,
+    /// The hashes of the buckets that are left.
+    rest: Option<HashRange>,
+    /// The hashes of a bucket, and the addresses of its entries that are left.
+    hashes: HashRange,
+    addresses: Vec<usize>,
 }
 
 impl<'m, K: Hash + Eq, V, S: BuildHasher> Iter<'m, K, V, S> {
     pub(super) fn new(map: &'m LockMap<K, V, S>) -> Self {
-        Self { map, rest: Some((Mixed::MIN, Mixed::MAX)), bucket: Vec::new() }
+        Self::over(map, (Mixed::MIN, Mixed::MAX))
     }
 
-    /// Locks the next entry. Also returns its hash.
-    pub(super) fn next_locked(&mut self) -> Option<(Mixed, RefMut<'m, K, V>)> {
-        loop {
-            while let Some((hash, address)) = self.bucket.pop() {
-                let is_it = |node: &Node<_, _>| std::ptr::from_ref(node).addr() == address;
-                if let Some(guard) = self.map.acquire(hash, is_it) {
-                    return Some((hash, guard));
-                }
-            }
-            let (first, last) = self.rest?;
-            let section = self.map.map.table.enter();
-            let bucket = &mut self.bucket;
-            let next = section.visit_bucket(first, &self.map.map.hashing, |hash, node| {
-                if hash <= last {
-                    bucket.push((hash, node.addr().get()));
-                }
-            });
-            self.rest = next.filter(|next| *next <= last).map(|next| (next, last));
-        }
+    fn over(map: &'m LockMap<K, V, S>, hashes: HashRange) -> Self {
+        Self { map, rest: Some(hashes), hashes, addresses: Vec::new() }
+    }
+
+    /// Collects the addresses of the next bucket. Returns false if there is none.
+    fn advance(&mut self) -> bool {
+        let Some(rest) = self.rest else { return false };
+        let addresses = &mut self.addresses;
+        let section = self.map.map.table.enter();
+        let last = section.visit_bucket(rest, &self.map.map.hashing, |node| {
+            prefetch(std::ptr::from_ref(node));
+            addresses.push(std::ptr::from_ref(node).addr());
+        });
+        self.hashes = (rest.0, last);
+        self.rest = last.next().filter(|next| *next <= rest.1).map(|next| (next, rest.1));
+        true
     }
 
     /// Splits off half of the hashes that are left. `None` if there are few.
@@ -54,7 +53,7 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iter<'m, K, V, S> {
         let middle = Mixed::middle(first, last);
         let other = middle.next().filter(|other| *other <= last)?;
         self.rest = Some((first, middle));
-        Some(Self { map: self.map, rest: Some((other, last)), bucket: Vec::new() })
+        Some(Self::over(self.map, (other, last)))
     }
 }
 
@@ -62,7 +61,17 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'m, K, V, S> {
     type Item = RefMut<'m, K, V>;
 
     fn next(&mut self) -> Option<RefMut<'m, K, V>> {
-        self.next_locked().map(|(_, guard)| guard)
+        loop {
+            while let Some(address) = self.addresses.pop() {
+                let guard = self.map.acquire(|section| section.find_at(self.hashes, address));
+                if guard.is_some() {
+                    return guard;
+                }
+            }
+            if !self.advance() {
+                return None;
+            }
+        }
     }
 }
 
@@ -101,10 +110,10 @@ where
 
     fn next(&mut self) -> Option<(K, V)> {
         loop {
-            let (hash, mut guard) = self.entries.next_locked()?;
+            let mut guard = self.entries.next()?;
             let (key, value) = guard.pair_mut();
             if (self.extract)(key, value) {
-                let key = key.clone();
+                let (key, hash) = (key.clone(), self.entries.map.hash(key));
                 return Some((key, self.entries.map.remove_locked(hash, guard)));
             }
         }

@@ -293,7 +293,7 @@ pub const CRATES: &[Crate] = &[
             "relativist-check",
         ],
         tests_use: &["relativistd"],
-        layers: &["harness", "hashing memcached tables", "tools", "cli"],
+        layers: &["harness", "hashing memcached shortener tables", "tools", "cli"],
         inside: &[Inside {
             module: "tools::mirror",
             layers: &["keys link request", "report", "judge", "secondary", "connection", "self"],

@@ -11,6 +11,7 @@ use super::{Entry, Subject, Work, work};
 use crate::harness::hashers::Foldhash;
 use crate::harness::keys::{scramble, seed};
 use crate::harness::sampling::{Draws, Samples};
+use crate::shortener::{Program, with_dashmap, with_relativist};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Locks;
@@ -44,12 +45,19 @@ impl Subject for Locks {
         work("count-zipf", "A counter by entry, Zipf 0.99", SIZES, |context, setting| {
             plan(context, setting, Name::counters, Some(Samples::zipf(setting.entries)))
         }),
+        work("shortener", "Requests to a link shortener", &[1 << 16], |context, setting| {
+            plan(context, setting, Name::shortener, None)
+        }),
         work("change-one", "A field of one struct", ONE, |context, setting| {
             plan(context, setting, Name::records, None)
         }),
         work("count-one", "One counter by entry", ONE, |context, setting| plan(context, setting, Name::counters, None)),
     ];
     type Options = ();
+
+    fn takes_part(map: &Name, setting: &Setting) -> bool {
+        setting.workload != "shortener" || *map != Name::Scc
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +119,19 @@ impl Name {
         }
     }
 
+    fn shortener(self, entries: u64) -> Box<dyn InPlace> {
+        let program: Box<dyn Program> = match self {
+            Self::LockMap => Box::new(with_relativist::Shortener::default()),
+            Self::Dashmap => Box::new(with_dashmap::Shortener::default()),
+            Self::Scc => unreachable!("it does not take part"),
+        };
+        let codes = (0..entries).map(|index| format!("{:x}", scramble(index) >> 16)).collect();
+        let links = Links { program, codes };
+        (0..entries as usize).for_each(|index| _ = links.shorten(index));
+        assert_eq!(links.program.len().0 as u64, entries);
+        Box::new(links)
+    }
+
     fn counters(self, entries: u64) -> Box<dyn InPlace> {
         let (room, hasher) = (entries as usize, Foldhash::default());
         let map: Box<dyn InPlace> = match self {
@@ -122,6 +143,55 @@ impl Name {
             map.change(&from_fn(|index| scramble((first + index as u64).min(entries - 1))));
         }
         map
+    }
+}
+
+/// A link shortener, and the codes of its links.
+struct Links {
+    program: Box<dyn Program>,
+    codes: Vec<String>,
+}
+
+impl Links {
+    /// The owner of a link, of which each has 16.
+    fn owner(index: usize) -> String {
+        format!("owner {}", index / 16)
+    }
+
+    /// Makes a request of the given kind.
+    fn one(&self, kind: u64, index: usize, code: &str) -> bool {
+        match kind {
+            0 => self.program.redirect(&Self::owner(index), code, "https://example.org/other"),
+            // Another thread may be doing the same.
+            1 => self.program.delete(&Self::owner(index), code) && self.shorten(index),
+            2 | 3 => self.program.visits(code).is_some(),
+            4 => !self.program.codes(&Self::owner(index)).is_empty(),
+            _ => self.program.follow(code, 1).is_some(),
+        }
+    }
+
+    fn shorten(&self, index: usize) -> bool {
+        // Each link is made by a client of its own, which is allowed to.
+        self.program.shorten(index as u32, &Self::owner(index), &self.codes[index], "https://example.org/", 0)
+    }
+}
+
+/// Of 20 requests 15 follow a link, two read one, one redirects one, one lists those of an owner,
+/// and one deletes a link and makes it again. Now and then one sweeps the links, or ranks them.
+impl InPlace for Links {
+    fn change(&self, keys: &Keys) -> u64 {
+        let request = |&key: &u64| {
+            let index = key as usize % self.codes.len();
+            let code = &self.codes[index];
+            match (key >> 40) % (20 << 12) {
+                20 => self.program.sweep(1) > 0,
+                40 => self.program.top(10).len() == 10,
+                other => self.one(other % 20, index, code),
+            }
+        };
+        // A link that another thread has deleted is absent for a moment.
+        keys.iter().for_each(|key| _ = std::hint::black_box(request(key)));
+        0
     }
 }
 

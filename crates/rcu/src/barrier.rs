@@ -109,11 +109,12 @@ pub(crate) fn light(fenced: bool) {
         cold_path();
         // Pairs with the fence in `heavy`.
         // litmus: entry-fence, slot-unseen, stripe-unseen, cut-unused, array-replaced
-        // litmus: key-move-left, key-move-landed, bucket-vacated
+        // litmus: key-move-left, key-move-landed, bucket-vacated, lock-sleep
         fence(SeqCst);
     } else {
         // Pairs with `membarrier` in `heavy`, which makes the processor execute the barrier.
         // litmus: membarrier-before-counter, membarrier-before-slot, membarrier-before-find
+        // litmus: membarrier-lock-sleep
         compiler_fence(SeqCst);
     }
 }
@@ -123,7 +124,7 @@ pub(crate) fn heavy() {
     if domain().fenced(Relaxed) {
         // Pairs with the fence in `light`.
         // litmus: entry-fence, ticket-fence, stripe-unseen, cut-unused, array-replaced
-        // litmus: key-move-left, key-move-landed, bucket-vacated
+        // litmus: key-move-left, key-move-landed, bucket-vacated, lock-sleep
         fence(SeqCst);
     } else {
         // Pairs with the compiler fence in `light`. The fences around the call keep the compiler
@@ -133,6 +134,37 @@ pub(crate) fn heavy() {
         membarrier::execute();
         compiler_fence(SeqCst);
     }
+}
+
+/// Keeps earlier stores before later loads, together with [`heavy_barrier`] in another thread: if
+/// one thread stores to A, calls this, and loads B, and the other one stores to B, calls
+/// `heavy_barrier`, and loads A, then at least one of them sees the other one's store.
+///
+/// Costs nothing if the process uses [`Barrier::Membarrier`], and otherwise a fence. The process
+/// must have used RCU before.
+///
+/// ```
+/// use relativist_rcu::{heavy_barrier, light_barrier, read};
+/// use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+///
+/// static UNLOCKED: AtomicBool = AtomicBool::new(false);
+/// static SLEEPS: AtomicBool = AtomicBool::new(false);
+/// drop(read()); // RCU chooses its barrier
+/// let (wakes, sees) = std::thread::scope(|scope| {
+///     let often = scope.spawn(|| (UNLOCKED.store(true, Relaxed), light_barrier(), SLEEPS.load(Relaxed)).2);
+///     let seldom = scope.spawn(|| (SLEEPS.store(true, Relaxed), heavy_barrier(), UNLOCKED.load(Relaxed)).2);
+///     (often.join().unwrap(), seldom.join().unwrap())
+/// });
+/// assert!(wakes || sees);
+/// ```
+#[inline(always)]
+pub fn light_barrier() {
+    light(domain().fenced(Relaxed));
+}
+
+/// The other half of [`light_barrier`]: a system call of some microseconds, or a fence.
+pub fn heavy_barrier() {
+    heavy();
 }
 
 /// Registers again in the child of a `fork`, which is a new process to the kernel.

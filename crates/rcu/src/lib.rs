@@ -127,7 +127,7 @@ mod worker;
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("relativist-rcu counts grace periods in 64 bits, which readers load at once: it needs a 64-bit target");
 
-pub use barrier::{Barrier, BarrierError, active_barrier, set_barrier};
+pub use barrier::{Barrier, BarrierError, active_barrier, heavy_barrier, light_barrier, set_barrier};
 pub use defer::{
     MAX_DEFERRED, MAX_DEFERRED_BYTES, barrier, defer, defer_drop, defer_raw, is_reclaiming, reclaim_soon,
     without_reclaiming, without_waiting,

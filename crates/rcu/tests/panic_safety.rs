@@ -208,6 +208,8 @@ const HARMLESS: [&str; 12] = [
     "is_reading",
     "is_reclaiming",
     "reclaim_soon",
+    "heavy_barrier",
+    "light_barrier",
     "set_barrier",
 ];
 

@@ -1,17 +1,20 @@
 //! A value with a lock of one byte, which a thread that waits for it does not keep from being
 //! freed.
 //!
-//! The lock is that of the crate `parking_lot`, with two differences. A value may be *removed*:
-//! then its lock cannot be taken any more. And a thread leaves its read section before it sleeps.
-//! When it wakes, the value may be gone. So it looks the key up again, unless it got the lock
-//! handed over: what is locked is in the map.
+//! The lock is that of the crate `parking_lot`, with three differences. A value may be *removed*:
+//! then its lock cannot be taken any more. A thread leaves its read section before it sleeps. When
+//! it wakes, the value may be gone. So it looks the key up again, unless it got the lock handed
+//! over: what is locked is in the map. And unlocking takes a plain store, because threads that
+//! sleep are counted elsewhere.
 
 use std::mem::MaybeUninit;
 
 #[cfg(debug_assertions)]
 use relativist_core::sync::AtomicUsize;
+use relativist_core::sync::atomic::AtomicUsize as Count;
 use relativist_core::sync::parking::{park_then, unpark_all, unpark_one};
-use relativist_core::sync::{AcqRel, Acquire, AtomicByte, Relaxed, Release, UnsafeCell, fence_after_exchange};
+use relativist_core::sync::{Acquire, AtomicByte, Relaxed, Release, UnsafeCell, fence_after_exchange, global};
+use relativist_rcu::{heavy_barrier, light_barrier};
 
 /// A value, its lock, and whether it is there.
 pub(super) struct Lockable<V> {
@@ -24,12 +27,41 @@ pub(super) struct Lockable<V> {
 
 /// A thread holds the lock.
 const LOCKED: u8 = 1;
-/// Threads may sleep until it is unlocked.
-const AWAITED: u8 = 2;
 /// There is no value yet. It is locked.
-const VACANT: u8 = 4;
+const VACANT: u8 = 2;
 /// The entry was removed from the map, and there is no value any more.
-const REMOVED: u8 = 8;
+const REMOVED: u8 = 4;
+
+/// The number of threads that sleep, or are about to sleep, at some of the addresses.
+#[repr(align(64))]
+struct Sleeping(Count);
+
+const COUNTS: usize = if cfg!(relativist_loom) { 1 } else { 64 };
+
+impl Sleeping {
+    relativist_core::sync::const_fn! {
+        fn new() -> Self {
+            Self(Count::new(0))
+        }
+    }
+}
+
+#[cfg(not(relativist_loom))]
+global! {
+    /// Locks share these, so that a thread that sleeps costs few of the others.
+    fn counts() -> [Sleeping; COUNTS] = [const { Sleeping::new() }; COUNTS];
+}
+
+#[cfg(relativist_loom)]
+global! {
+    fn counts() -> [Sleeping; COUNTS] = [Sleeping::new()];
+}
+
+#[inline(always)]
+fn sleeping(key: usize) -> &'static Count {
+    // Entries are at least 32 bytes apart.
+    &counts()[(key >> 5) % COUNTS].0
+}
 
 // SAFETY: it owns its value.
 unsafe impl<V: Send> Send for Lockable<V> {}
@@ -72,18 +104,15 @@ impl<V> Lockable<V> {
 
     #[inline(always)]
     pub(super) fn try_lock(&self) -> Attempt {
-        let mut state = 0;
-        loop {
-            // Acquire: pairs with the Release in `unlock`: the value is seen as it was left.
-            match self.state.compare_exchange(state, state | LOCKED, Acquire, Relaxed) {
-                Ok(_) => {
-                    self.set_holder();
-                    return Attempt::Locked;
-                }
-                Err(now) if now & REMOVED != 0 => return Attempt::Removed,
-                Err(now) if now & LOCKED != 0 => return Attempt::Busy,
-                Err(now) => state = now,
+        // Acquire: pairs with the Release in `unlock`: the value is seen as it was left.
+        // litmus: lock-value
+        match self.state.compare_exchange(0, LOCKED, Acquire, Relaxed) {
+            Ok(_) => {
+                self.set_holder();
+                Attempt::Locked
             }
+            Err(REMOVED) => Attempt::Removed,
+            Err(_) => Attempt::Busy,
         }
     }
 
@@ -96,29 +125,25 @@ impl<V> Lockable<V> {
     /// The value is protected until `leave` is called, which neither panics nor parks.
     #[cold]
     pub(super) unsafe fn sleep(this: *const Self, leave: impl FnOnce()) -> bool {
-        // SAFETY: guaranteed by the caller. What follows uses it before `leave` is called.
-        let state = unsafe { &(*this).state };
-        // Relaxed: `park` checks it again, ordered by the lock of its queue.
-        let now = state.load(Relaxed);
-        let is_held = |state: u8| state & LOCKED != 0;
-        // Relaxed: as above.
-        if !is_held(now) || state.compare_exchange(now, now | AWAITED, Relaxed, Relaxed).is_err() {
-            return false;
-        }
         #[cfg(debug_assertions)]
-        // SAFETY: as above.
+        // SAFETY: guaranteed by the caller.
         unsafe { &*this }.warn_of_deadlock();
         let key = this.addr();
-        // SAFETY: no other code parks at this address: it is that of an entry, and whoever slept
-        // at one that was here before was woken when that one was removed.
+        let sleeping = sleeping(key);
+        // Relaxed: ordered by the barrier.
+        sleeping.fetch_add(1, Relaxed);
+        // Pairs with the light barrier in `unlock`: either that thread sees the new number, or this
+        // one sees that it is unlocked.
+        heavy_barrier();
+        // SAFETY: no other code parks at this address: it is that of an entry, and whoever slept at
+        // one that was here before was woken when that one was removed. The value is used before
+        // `leave` is called.
         let is_mine = unsafe {
-            let is_locked = || {
-                // Relaxed: ordered by the lock of the queue, which `unlock_and_wake` holds.
-                let now = state.load(Relaxed);
-                is_held(now) && now & AWAITED != 0
-            };
-            park_then(key, is_locked, leave)
+            // Relaxed: ordered by the barrier, and by the lock of the queue.
+            park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)
         };
+        // Relaxed: while the number is too high, threads that unlock look for sleepers needlessly.
+        sleeping.fetch_sub(1, Relaxed);
         if is_mine {
             // SAFETY: what is locked is in the map.
             unsafe { &*this }.set_holder();
@@ -133,27 +158,40 @@ impl<V> Lockable<V> {
     /// The caller holds the lock, and there is a value. It uses neither afterwards.
     #[inline(always)]
     pub(super) unsafe fn unlock(this: *const Self) {
+        let key = this.addr();
+        let is_awaited = || sleeping(key).load(Relaxed) != 0;
+        // Relaxed: whoever is not seen here is seen below.
+        if is_awaited() {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { Self::hand_over(this) };
+        }
         // SAFETY: the value is in the map as long as it is locked.
         // Release: pairs with the Acquire in `try_lock`.
-        if unsafe { (*this).state.compare_exchange(LOCKED, 0, Release, Relaxed) }.is_err() {
-            // SAFETY: guaranteed by the caller.
-            unsafe { Self::unlock_and_wake(this) };
+        // litmus: lock-value
+        unsafe { (*this).state.store(0, Release) };
+        light_barrier();
+        // Relaxed: ordered by the barrier, which pairs with the heavy one in `sleep`.
+        if is_awaited() {
+            wake_one(key);
         }
     }
 
+    /// Unlocks it, or hands the lock over to a thread that has slept for long.
+    ///
     /// # Safety
     ///
     /// As for [`Lockable::unlock`].
     #[cold]
-    unsafe fn unlock_and_wake(this: *const Self) {
+    unsafe fn hand_over(this: *const Self) {
         // SAFETY: no other code parks at this address; the store is the last use of the value.
         unsafe {
             unpark_one(this.addr(), |woken| {
-                let lock = if woken.in_turn { LOCKED } else { 0 };
-                let awaited = if woken.more { AWAITED } else { 0 };
-                // Release: as in `unlock`. (A thread that gets the lock handed over has been woken
-                // after that.) A store would do; loom would let others exchange what is before it.
-                (*this).state.swap(lock | awaited, Release);
+                if !woken.in_turn {
+                    // Release: as in `unlock`. Whoever goes to sleep later sees it, because it
+                    // takes the lock of the queue.
+                    // litmus: lock-value
+                    (*this).state.store(0, Release);
+                }
                 woken.in_turn
             });
         }
@@ -168,7 +206,7 @@ impl<V> Lockable<V> {
         // SAFETY: guaranteed by the caller.
         unsafe { self.value.with_mut(|place| (*place).write(value)) };
         // Relaxed: the lock orders uses of the value.
-        self.state.fetch_and(!VACANT, Relaxed);
+        self.state.swap(LOCKED, Relaxed);
         // Makes it a full barrier, like that of a table's update (B3), for `has_value`.
         fence_after_exchange();
     }
@@ -188,9 +226,14 @@ impl<V> Lockable<V> {
 
     /// Marks it as removed, and wakes those who wait.
     pub(super) fn close(&self) {
-        // AcqRel: threads that do not get the lock see nothing but the state.
-        if self.state.swap(REMOVED, AcqRel) & AWAITED != 0 {
-            unpark_all(std::ptr::from_ref(self).addr());
+        let key = std::ptr::from_ref(self).addr();
+        // Relaxed: threads that do not get the lock see nothing but the state.
+        self.state.swap(REMOVED, Relaxed);
+        // Makes the exchange a full barrier, which pairs with the heavy one in `sleep`.
+        fence_after_exchange();
+        // Relaxed: ordered by the barrier.
+        if sleeping(key).load(Relaxed) != 0 {
+            unpark_all(key);
         }
     }
 
@@ -227,6 +270,13 @@ impl<V> Lockable<V> {
             );
         }
     }
+}
+
+/// Wakes one of those that sleep at an address. It finds the lock as it is then.
+#[cold]
+fn wake_one(key: usize) {
+    // SAFETY: no other code parks at this address.
+    unsafe { unpark_one(key, |_| false) };
 }
 
 /// Returns a number that no other thread has that runs.
@@ -283,6 +333,7 @@ mod loom_tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
+            relativist_rcu::active_barrier();
             let shared: Arc<Shared> = Arc::new(Lockable::new(UnsafeCell::new(0)));
             let spawn = |times| {
                 let shared = Arc::clone(&shared);
@@ -291,7 +342,7 @@ mod loom_tests {
             let threads = [spawn(1), spawn(2)];
             add(&shared, 1);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
-            assert_eq!(shared.state.load(Acquire), 0, "it is unlocked, and nobody waits");
+            assert_eq!(shared.state.load(Acquire), 0, "it is unlocked");
             // SAFETY: no other thread uses it.
             assert_eq!(unsafe { (*shared.get()).with(|value| *value) }, 4);
         });

@@ -75,22 +75,26 @@ impl<E> Section<'_, E, Boxed> {
     }
 
     /// Finds the entry at an address, if the table has it, and its hash is in the range.
-    pub fn find_at(&self, range: HashRange, address: usize) -> Option<&E> {
+    pub fn find_at(&self, range: HashRange, address: usize, keys: &impl Keys<E>) -> Option<&E> {
         let mut from = range.0;
         loop {
             let (array, first, word) = self.bucket_now(from);
+            let bucket = array.bucket_of(from);
+            // If the table has shrunk, the address may be that of a new entry with another hash.
+            let is_whole = range.0 <= array.first_hash(bucket) && array.last_hash(bucket) <= range.1;
             for (segment, word) in first.chain(word) {
                 for slot in word.live() {
                     // SAFETY: the word was loaded in this section.
                     let entry = unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any) };
-                    if let Some(entry) = entry.filter(|entry| entry.addr().get() == address) {
-                        // SAFETY: it lives as long as the section.
-                        return Some(unsafe { entry.as_ref() });
-                    }
+                    let Some(entry) = entry.filter(|entry| entry.addr().get() == address) else { continue };
+                    // SAFETY: it lives as long as the section.
+                    let entry = unsafe { entry.as_ref() };
+                    let is_in_range = |hash| range.0 <= hash && hash <= range.1;
+                    return (is_whole || is_in_range(keys.hash(entry))).then_some(entry);
                 }
             }
             // The bucket may have been split since.
-            from = array.last_hash(array.bucket_of(from)).next().filter(|next| *next <= range.1)?;
+            from = array.last_hash(bucket).next().filter(|next| *next <= range.1)?;
         }
     }
 

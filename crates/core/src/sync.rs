@@ -87,9 +87,10 @@ pub mod parking {
     pub use parking_lot_core::SpinWait;
     use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, ParkResult, UnparkToken};
 
-    use super::Woken;
+    use super::{Slept, Woken};
 
-    const HANDED_OVER: UnparkToken = UnparkToken(1);
+    /// Not one of those of the crate `parking_lot`.
+    const HANDED_OVER: UnparkToken = UnparkToken(0x0E17);
 
     /// Sleeps at `key`, an address that no other code parks at, unless `is_locked` returns false.
     /// `is_locked` must neither panic nor park.
@@ -99,16 +100,18 @@ pub mod parking {
     }
 
     /// Sleeps at `key`, unless `is_locked` returns false. Calls `before_sleep` when a thread that
-    /// unlocks would wake this one. Returns whether that thread has handed something over.
+    /// unlocks would wake this one.
     ///
     /// # Safety
     ///
-    /// No other code parks at this address. Neither function panics or parks.
-    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> bool {
+    /// No other code parks at this key. Neither function panics or parks.
+    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> Slept {
         // SAFETY: guaranteed by the caller; the other callback does nothing.
-        let result =
-            unsafe { parking_lot_core::park(key, is_locked, before_sleep, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
-        result == ParkResult::Unparked(HANDED_OVER)
+        match unsafe { parking_lot_core::park(key, is_locked, before_sleep, |_, _| {}, DEFAULT_PARK_TOKEN, None) } {
+            ParkResult::Unparked(HANDED_OVER) => Slept::AndGotTheLock,
+            ParkResult::Unparked(_) => Slept::AndWasWoken,
+            _ => Slept::Not,
+        }
     }
 
     /// Wakes one of the threads that sleep at `key`. Before it runs, and before any thread goes to
@@ -116,7 +119,7 @@ pub mod parking {
     ///
     /// # Safety
     ///
-    /// No other code parks at this address. `unlock` neither panics nor parks.
+    /// No other code parks at this key. `unlock` neither panics nor parks.
     pub unsafe fn unpark_one(key: usize, unlock: impl FnOnce(Woken) -> bool) {
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -134,6 +137,17 @@ pub mod parking {
         // SAFETY: an address that no other code parks at.
         unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
     }
+}
+
+/// Whether a thread has slept, and what it got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slept {
+    /// It was unlocked.
+    Not,
+    /// It was woken, and others may be waiting for what it does.
+    AndWasWoken,
+    /// What it waited for was handed over.
+    AndGotTheLock,
 }
 
 /// What a thread learns that wakes one of those that sleep.
@@ -154,7 +168,7 @@ pub mod parking {
     pub(crate) use loom::sync::atomic::AtomicUsize as AtomicCount;
     use loom::sync::{Condvar, Mutex, MutexGuard};
 
-    use super::Woken;
+    use super::{Slept, Woken};
 
     #[derive(Default)]
     struct Queue {
@@ -200,10 +214,10 @@ pub mod parking {
     /// # Safety
     ///
     /// As for the original.
-    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> bool {
+    pub unsafe fn park_then(key: usize, is_locked: impl FnOnce() -> bool, before_sleep: impl FnOnce()) -> Slept {
         let mut queue = lock();
         if !is_locked() {
-            return false;
+            return Slept::Not;
         }
         let thread = queue.threads;
         queue.threads += 1;
@@ -213,7 +227,8 @@ pub mod parking {
         let mut queue = lock();
         loop {
             if let Some(woken) = queue.woken.iter().position(|&(woken, _)| woken == thread) {
-                return queue.woken.swap_remove(woken).1;
+                let (_, gets) = queue.woken.swap_remove(woken);
+                return if gets { Slept::AndGotTheLock } else { Slept::AndWasWoken };
             }
             queue = QUEUE.1.wait(queue).unwrap();
         }

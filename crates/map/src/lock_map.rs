@@ -17,7 +17,7 @@ use relativist_rcu::without_reclaiming;
 pub use self::entry::{Entry, OccupiedEntry, VacantEntry};
 pub use self::guard::{RefMut, WouldBlock};
 pub use self::iter::{ExtractIf, IntoIter, Iter};
-use self::lockable::{Attempt, Lockable};
+use self::lockable::{Attempt, Lockable, WakeNext};
 use crate::entry::Entry as Node;
 use crate::key::converted;
 use crate::map::HashMap;
@@ -69,6 +69,9 @@ use crate::map::HashMap;
 ///   entries, such as [`LockMap::retain`] and [`LockMap::iter`]. In a debug build this is reported
 ///   on the standard error, with a backtrace.
 /// * A guard that is leaked (`std::mem::forget`) leaves the entry locked for ever.
+/// * Destructors of removed keys, and of what other maps have removed, run on any thread that uses
+///   a map, also while it holds an entry. They must not lock entries. Nor may a thread of `rayon`
+///   wait for others while it holds one: it may take up work that wants the same entry.
 ///
 /// Threads that wait sleep, and hold no read section: an entry that is locked for long delays
 /// nothing else. But do not hold a handle ([`Pinned`](crate::Pinned)) or a [`Guard`](crate::Guard)
@@ -242,6 +245,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     }
 
     /// Changes all values, one after the other, each under its lock.
+    #[doc(alias = "alter")]
     pub fn alter_all(&self, mut alter: impl FnMut(&K, &mut V)) {
         for mut guard in self {
             let (key, value) = guard.pair_mut();
@@ -266,17 +270,20 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
         &'m self,
         find: impl for<'s> Fn(&'s InSection<'m, K, V>) -> Option<&'s Locked<K, V>>,
     ) -> Option<RefMut<'m, K, V>> {
+        let mut next = WakeNext::NOBODY;
         loop {
             let section = self.map.table.enter();
             let node = NonNull::from(find(&section)?);
             // SAFETY: found in this section.
-            if let Some(guard) = unsafe { self.acquire_found(section, node) } {
-                return Some(guard);
+            match unsafe { self.acquire_found(section, node, next) } {
+                Ok(guard) => return Some(guard),
+                Err(woken) => next = woken,
             }
         }
     }
 
-    /// Locks an entry. `None` if it was removed, or may have been while this thread slept.
+    /// Locks an entry. Fails if it was removed, or may have been while this thread slept. `next` is
+    /// the duty from an attempt before.
     ///
     /// # Safety
     ///
@@ -286,12 +293,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
         &'m self,
         section: InSection<'m, K, V>,
         node: NonNull<Locked<K, V>>,
-    ) -> Option<RefMut<'m, K, V>> {
+        next: WakeNext,
+    ) -> Result<RefMut<'m, K, V>, WakeNext> {
         // SAFETY: guaranteed by the caller. `sleep` does not use it when it has left the section.
-        match unsafe { node.as_ref() }.value.try_lock() {
+        let value = unsafe { &node.as_ref().value };
+        let attempt = value.try_lock();
+        if value.is_passed(&next) {
+            next.fulfil();
+        }
+        match attempt {
             // SAFETY: this thread has locked it.
-            Attempt::Locked => Some(unsafe { RefMut::new(node) }),
-            Attempt::Removed => None,
+            Attempt::Locked => Ok(unsafe { RefMut::new(node) }),
+            Attempt::Removed => Err(WakeNext::NOBODY),
             // SAFETY: guaranteed by the caller.
             Attempt::Busy => unsafe { self.wait_for(section, node) },
         }
@@ -307,23 +320,27 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
         &'m self,
         section: InSection<'m, K, V>,
         node: NonNull<Locked<K, V>>,
-    ) -> Option<RefMut<'m, K, V>> {
+    ) -> Result<RefMut<'m, K, V>, WakeNext> {
         // SAFETY: guaranteed by the caller.
         let value = unsafe { &raw const (*node.as_ptr()).value };
         let mut spins = SpinWait::new();
-        let is_locked = loop {
+        loop {
             // SAFETY: as above.
             match unsafe { (*value).try_lock() } {
-                Attempt::Locked => break true,
-                Attempt::Removed => break false,
+                Attempt::Locked => break,
+                Attempt::Removed => return Err(WakeNext::NOBODY),
                 Attempt::Busy if spins.spin() => {}
-                // Deferred functions, which may park, run later.
-                // SAFETY: as above.
-                Attempt::Busy => break unsafe { Lockable::sleep(value, || without_reclaiming(|| drop(section))) },
+                Attempt::Busy => {
+                    // Deferred functions, which may park, run later.
+                    let leave = || without_reclaiming(|| drop(section));
+                    // SAFETY: as above.
+                    unsafe { Lockable::sleep(value, leave) }?;
+                    break;
+                }
             }
-        };
+        }
         // SAFETY: this thread has locked it.
-        is_locked.then(|| unsafe { RefMut::new(node) })
+        Ok(unsafe { RefMut::new(node) })
     }
 }
 
@@ -340,6 +357,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     pub fn insert(&self, key: K, value: V) -> Option<V> {
         let hash = self.hash(&key);
         let mut node = Node { key, value: Lockable::new(value) };
+        let mut next = WakeNext::NOBODY;
         loop {
             let section = self.map.table.enter();
             let present = match section.try_insert(hash, node, &self.map.hashing) {
@@ -350,13 +368,16 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
                 }
             };
             // SAFETY: found in this section.
-            if let Some(mut guard) = unsafe { self.acquire_found(section, present) } {
-                let Node { key, value } = node;
-                let value = value.into_value().expect("it was made with a value");
-                let previous = std::mem::replace(&mut *guard, value);
-                drop(guard);
-                drop(key);
-                return Some(previous);
+            match unsafe { self.acquire_found(section, present, next) } {
+                Ok(mut guard) => {
+                    let Node { key, value } = node;
+                    let value = value.into_value().expect("it was made with a value");
+                    let previous = std::mem::replace(&mut *guard, value);
+                    drop(guard);
+                    drop(key);
+                    return Some(previous);
+                }
+                Err(woken) => next = woken,
             }
         }
     }
@@ -410,6 +431,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
 
     /// Locks the entry of a key that was absent a moment ago.
     fn reserve_key(&self, hash: Mixed, mut key: K) -> Entry<'_, K, V, S> {
+        let mut next = WakeNext::NOBODY;
         loop {
             let section = self.map.table.enter();
             let vacant = Node { key, value: Lockable::vacant() };
@@ -422,9 +444,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
                 }
             };
             // SAFETY: found in this section.
-            if let Some(guard) = unsafe { self.acquire_found(section, present) } {
-                drop(key); // first, as in `entry`
-                return Entry::occupied(self, hash, guard);
+            match unsafe { self.acquire_found(section, present, next) } {
+                Ok(guard) => {
+                    drop(key); // first, as in `entry`
+                    return Entry::occupied(self, hash, guard);
+                }
+                Err(woken) => next = woken,
             }
         }
     }
@@ -521,23 +546,29 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     }
 
     /// Removes an entry that this thread has locked, and returns its value.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the entry was inserted with another hash.
     fn remove_locked(&self, hash: Mixed, guard: RefMut<'_, K, V>) -> V {
-        let node = guard.into_raw();
-        // SAFETY: locked by this thread until it is marked as removed, which no other code is.
-        unsafe { self.unlink(hash, node, |value| value.take()) }
+        let section = self.map.table.enter();
+        let is_removed = section.remove_exactly(hash, guard.node(), &self.map.hashing);
+        assert!(is_removed, "the key has another hash now than when it was inserted");
+        // SAFETY: locked by this thread, and no longer in the table. The section protects it.
+        unsafe { guard.into_raw().as_ref().value.take() }
     }
 
-    /// Removes an entry from the table, and then calls `close` with its value.
+    /// Removes an entry without a value, which this thread has locked.
     ///
     /// # Safety
     ///
-    /// This thread has locked the entry, and it is in this map.
-    unsafe fn unlink<R>(&self, hash: Mixed, node: NonNull<Locked<K, V>>, close: impl FnOnce(&Lockable<V>) -> R) -> R {
+    /// The entry is in this map, and the caller does not use it afterwards.
+    unsafe fn remove_vacant(&self, hash: Mixed, node: NonNull<Locked<K, V>>) {
         let section = self.map.table.enter();
         // SAFETY: an entry that is locked is in the map; afterwards the section protects it.
         let node = unsafe { node.as_ref() };
         let is_removed = section.remove_exactly(hash, node, &self.map.hashing);
-        debug_assert!(is_removed, "only the thread that has locked an entry removes it");
-        close(&node.value)
+        debug_assert!(is_removed, "it was inserted with this hash, and only this thread removes it");
+        node.value.close();
     }
 }

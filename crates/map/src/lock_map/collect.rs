@@ -96,8 +96,8 @@ impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher> fmt::Debug for Lo
                     let guard = unsafe { RefMut::new(NonNull::from(node)) };
                     entries.entry(guard.key(), guard.value());
                 }
-                Attempt::Busy => _ = entries.entry(&node.key, &format_args!("<locked>")),
-                Attempt::Removed => {}
+                Attempt::Busy if node.value.has_value() => _ = entries.entry(&node.key, &format_args!("<locked>")),
+                Attempt::Busy | Attempt::Removed => {}
             }
         }
         entries.finish()

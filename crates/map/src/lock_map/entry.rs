@@ -240,7 +240,7 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
 impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Drop for VacantEntry<'_, K, V, S> {
     fn drop(&mut self) {
         // SAFETY: this thread has locked the entry.
-        unsafe { self.map.unlink(self.hash, self.node, |value| value.close()) };
+        unsafe { self.map.remove_vacant(self.hash, self.node) };
     }
 }
 

@@ -47,7 +47,7 @@ impl<'m, K, V> RefMut<'m, K, V> {
     }
 
     #[inline(always)]
-    fn node(&self) -> &Locked<K, V> {
+    pub(super) fn node(&self) -> &Locked<K, V> {
         // SAFETY: an entry that is locked is in the map.
         unsafe { self.node.as_ref() }
     }

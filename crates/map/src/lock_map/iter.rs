@@ -36,6 +36,8 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iter<'m, K, V, S> {
     fn advance(&mut self) -> bool {
         let Some(rest) = self.rest else { return false };
         let addresses = &mut self.addresses;
+        // What a panic of `Hash` has left.
+        addresses.clear();
         let section = self.map.map.table.enter();
         let last = section.visit_bucket(rest, &self.map.map.hashing, |node| {
             prefetch(std::ptr::from_ref(node));
@@ -63,7 +65,8 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'m, K, V, S> {
     fn next(&mut self) -> Option<RefMut<'m, K, V>> {
         loop {
             while let Some(address) = self.addresses.pop() {
-                let guard = self.map.acquire(|section| section.find_at(self.hashes, address));
+                let hashing = &self.map.map.hashing;
+                let guard = self.map.acquire(|section| section.find_at(self.hashes, address, hashing));
                 if guard.is_some() {
                     return guard;
                 }

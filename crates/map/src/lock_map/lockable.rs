@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use relativist_core::sync::AtomicUsize;
 use relativist_core::sync::atomic::AtomicUsize as Count;
 use relativist_core::sync::parking::{park_then, unpark_all, unpark_one};
-use relativist_core::sync::{Acquire, AtomicByte, Relaxed, Release, UnsafeCell, fence_after_exchange, global};
+use relativist_core::sync::{Acquire, AtomicByte, Relaxed, Release, Slept, UnsafeCell, fence_after_exchange, global};
 use relativist_rcu::{heavy_barrier, light_barrier};
 
 /// A value, its lock, and whether it is there.
@@ -117,38 +117,53 @@ impl<V> Lockable<V> {
     }
 
     /// Sleeps while another thread holds the lock. Calls `leave` before, which leaves the read
-    /// section. If it returns true, the caller holds the lock, and the value is in the map.
+    /// section. If it returns `Ok`, the caller holds the lock, and the value is in the map.
     /// Otherwise it may be gone.
     ///
     /// # Safety
     ///
     /// The value is protected until `leave` is called, which neither panics nor parks.
     #[cold]
-    pub(super) unsafe fn sleep(this: *const Self, leave: impl FnOnce()) -> bool {
+    pub(super) unsafe fn sleep(this: *const Self, leave: impl FnOnce()) -> Result<(), WakeNext> {
         #[cfg(debug_assertions)]
         // SAFETY: guaranteed by the caller.
         unsafe { &*this }.warn_of_deadlock();
-        let key = this.addr();
+        let key = Self::key(this);
         let sleeping = sleeping(key);
         // Relaxed: ordered by the barrier.
         sleeping.fetch_add(1, Relaxed);
         // Pairs with the light barrier in `unlock`: either that thread sees the new number, or this
         // one sees that it is unlocked.
         heavy_barrier();
-        // SAFETY: no other code parks at this address: it is that of an entry, and whoever slept at
-        // one that was here before was woken when that one was removed. The value is used before
-        // `leave` is called.
-        let is_mine = unsafe {
+        // SAFETY: no other code parks at this key, and whoever slept at an entry that was here before
+        // was woken when that one was removed. The value is used before `leave` is called.
+        let slept = unsafe {
             // Relaxed: ordered by the barrier, and by the lock of the queue.
             park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)
         };
         // Relaxed: while the number is too high, threads that unlock look for sleepers needlessly.
         sleeping.fetch_sub(1, Relaxed);
-        if is_mine {
-            // SAFETY: what is locked is in the map.
-            unsafe { &*this }.set_holder();
+        match slept {
+            Slept::AndGotTheLock => {
+                // SAFETY: what is locked is in the map.
+                unsafe { &*this }.set_holder();
+                Ok(())
+            }
+            Slept::AndWasWoken => Err(WakeNext(Some(key))),
+            Slept::Not => Err(WakeNext(None)),
         }
-        is_mine
+    }
+
+    /// Returns the key at which threads sleep. It is not the address of an object, because the
+    /// value may be a lock that lets threads sleep at its own address.
+    #[inline(always)]
+    fn key(this: *const Self) -> usize {
+        !this.addr()
+    }
+
+    /// Returns whether a thread that was woken sleeps at this one.
+    pub(super) fn is_passed(&self, next: &WakeNext) -> bool {
+        next.0 == Some(Self::key(self))
     }
 
     /// Unlocks it.
@@ -158,8 +173,10 @@ impl<V> Lockable<V> {
     /// The caller holds the lock, and there is a value. It uses neither afterwards.
     #[inline(always)]
     pub(super) unsafe fn unlock(this: *const Self) {
-        let key = this.addr();
+        let key = Self::key(this);
         let is_awaited = || sleeping(key).load(Relaxed) != 0;
+        // SAFETY: guaranteed by the caller.
+        unsafe { &*this }.clear_holder();
         // Relaxed: whoever is not seen here is seen below.
         if is_awaited() {
             // SAFETY: guaranteed by the caller.
@@ -183,9 +200,9 @@ impl<V> Lockable<V> {
     /// As for [`Lockable::unlock`].
     #[cold]
     unsafe fn hand_over(this: *const Self) {
-        // SAFETY: no other code parks at this address; the store is the last use of the value.
+        // SAFETY: no other code parks at this key; the store is the last use of the value.
         unsafe {
-            unpark_one(this.addr(), |woken| {
+            unpark_one(Self::key(this), |woken| {
                 if !woken.in_turn {
                     // Release: as in `unlock`. Whoever goes to sleep later sees it, because it
                     // takes the lock of the queue.
@@ -226,7 +243,7 @@ impl<V> Lockable<V> {
 
     /// Marks it as removed, and wakes those who wait.
     pub(super) fn close(&self) {
-        let key = std::ptr::from_ref(self).addr();
+        let key = Self::key(self);
         // Relaxed: threads that do not get the lock see nothing but the state.
         self.state.swap(REMOVED, Relaxed);
         // Makes the exchange a full barrier, which pairs with the heavy one in `sleep`.
@@ -257,6 +274,14 @@ impl<V> Lockable<V> {
         self.holder.store(this_thread(), Relaxed);
     }
 
+    /// Called before another thread may get the lock.
+    #[inline(always)]
+    fn clear_holder(&self) {
+        // Relaxed: read only to warn.
+        #[cfg(debug_assertions)]
+        self.holder.store(0, Relaxed);
+    }
+
     /// Tells a developer of a thread that waits for itself.
     #[cfg(debug_assertions)]
     fn warn_of_deadlock(&self) {
@@ -272,10 +297,34 @@ impl<V> Lockable<V> {
     }
 }
 
-/// Wakes one of those that sleep at an address. It finds the lock as it is then.
+/// The duty of a thread that was woken, and has not tried to lock yet: it wakes the next one if it
+/// gives up, because a comparison of keys panics, or finds another entry or none.
+pub(super) struct WakeNext(Option<usize>);
+
+impl WakeNext {
+    /// Of a thread that was not woken.
+    pub(super) const NOBODY: Self = Self(None);
+
+    /// The thread has tried to lock. Whoever holds the lock will wake the next one.
+    #[inline(always)]
+    pub(super) fn fulfil(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for WakeNext {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(key) = self.0 {
+            wake_one(key);
+        }
+    }
+}
+
+/// Wakes one of those that sleep at a key. It finds the lock as it is then.
 #[cold]
 fn wake_one(key: usize) {
-    // SAFETY: no other code parks at this address.
+    // SAFETY: no other code parks at this key.
     unsafe { unpark_one(key, |_| false) };
 }
 
@@ -312,7 +361,7 @@ mod loom_tests {
                 let is_locked = match shared.try_lock() {
                     Attempt::Locked => true,
                     // SAFETY: the caller shares it.
-                    Attempt::Busy => unsafe { Lockable::sleep(shared, || ()) },
+                    Attempt::Busy => unsafe { Lockable::sleep(shared, || ()) }.map_err(WakeNext::fulfil).is_ok(),
                     Attempt::Removed => unreachable!("nobody removes it"),
                 };
                 if is_locked {

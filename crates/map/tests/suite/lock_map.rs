@@ -239,6 +239,106 @@ fn locks_of_different_keys_are_independent() {
     });
 }
 
+/// A value may be a lock that lets threads sleep at its own address, such as those of the crate
+/// `parking_lot`: what wakes them wakes no thread that waits for the entry.
+#[test]
+fn sleepers_are_apart_from_those_of_the_value() {
+    in_time(|| {
+        #[repr(align(16))]
+        struct Value(u64);
+        let map = Arc::new(LockMap::from([(1, Value(0))]));
+        let mut guard = map.lock(&1).unwrap();
+        let shared = Arc::clone(&map);
+        let has_ended = begin(move || shared.lock(&1).unwrap().0 += 1);
+        thread::sleep(Duration::from_millis(50));
+        let value = std::ptr::from_mut(&mut *guard).addr();
+        for address in value - 64..value + 64 {
+            // SAFETY: no thread of this test sleeps there.
+            let woken = unsafe { parking_lot_core::unpark_all(address, parking_lot_core::UnparkToken(1)) };
+            assert_eq!(woken, 0, "a thread sleeps at the address of an object");
+        }
+        assert!(!has_ended() && guard.0 == 0);
+        drop(guard);
+        wait_until("the other thread to lock", has_ended);
+    });
+}
+
+/// Whoever is woken and gives up wakes the next one.
+#[test]
+fn a_panic_after_waking_leaves_no_sleeper_behind() {
+    thread_local!(static PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    static LOOKS: AtomicU64 = AtomicU64::new(0);
+    struct Key;
+    impl PartialEq for Key {
+        fn eq(&self, _: &Self) -> bool {
+            if PANICS.get() {
+                assert_eq!(LOOKS.fetch_add(1, Relaxed), 0, "the second comparison panics");
+            }
+            true
+        }
+    }
+    impl Eq for Key {}
+    impl Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+    }
+    in_time(|| {
+        let map = Arc::new(LockMap::from([(Key, 0)]));
+        let guard = map.lock(&Key).unwrap();
+        let start = |panics| {
+            let shared = Arc::clone(&map);
+            let has_ended = begin(move || {
+                PANICS.set(panics);
+                *shared.lock(&Key).unwrap() += 1;
+            });
+            thread::sleep(Duration::from_millis(50));
+            has_ended
+        };
+        let (first, second) = (start(true), start(false));
+        drop(guard);
+        wait_until("both to end", || first() && second());
+        assert_eq!(map.get_copied(&Key), Some(if LOOKS.load(Relaxed) > 1 { 1 } else { 2 }));
+    });
+}
+
+/// An entry whose key has another hash now stays, unlocked.
+#[test]
+fn a_key_that_changes_its_hash_is_refused() {
+    static HASH: AtomicU64 = AtomicU64::new(1);
+    #[derive(PartialEq, Eq)]
+    struct Key;
+    impl Hash for Key {
+        fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+            state.write_u64(HASH.load(Relaxed));
+        }
+    }
+    let map = LockMap::<Key, u64, Hashing>::with_hasher(MIXED);
+    map.insert(Key, 5);
+    HASH.store(2, Relaxed);
+    assert!(catch_unwind(AssertUnwindSafe(|| map.clear())).is_err());
+    assert_eq!((map.len(), map.iter().map(|value| *value).sum::<u64>()), (1, 5));
+}
+
+/// No entry is seen twice by one iteration, also if it was inserted meanwhile, at the address of
+/// one that was removed, in a map that has shrunk.
+#[test]
+fn an_iteration_sees_no_new_entry_twice() {
+    for round in 0..20 {
+        let map = LockMap::<u64, u64, Hashing>::with_hasher(MIXED);
+        (0..2000).for_each(|key| _ = map.insert(key, 0));
+        let mut entries = map.iter();
+        let mut seen: Vec<u64> = entries.by_ref().take(1 + round).map(|entry| *entry.key()).collect();
+        (0..2000).for_each(|key| _ = map.remove(&key));
+        relativist_rcu::barrier();
+        map.shrink_to_fit().unwrap();
+        (10_000..10_020).for_each(|key| _ = map.insert(key, 0));
+        seen.extend(entries.map(|entry| *entry.key()));
+        let count = seen.len();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), count, "seen twice");
+    }
+}
+
 /// A thread that waits for a lock holds no read section.
 #[test]
 fn waiting_delays_no_reclamation() {

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use relativist_bucket::Form;
 
-use crate::lock_map::Entry;
+use crate::lock_map::{Entry, LockMap, RefMut};
 use crate::map::Map;
 
 /// Implemented by nothing.
@@ -35,6 +35,20 @@ pub trait ThroughPin {}
 )]
 #[doc(hidden)]
 pub trait HasEntry {}
+
+/// Implemented by nothing.
+///
+/// ```compile_fail,E0277
+/// let map = relativist::LockMap::from([(1, 2)]);
+/// map.get(&1); // error: a `LockMap` has `lock` for `get` and `get_mut`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "a `LockMap` has `lock` for `get` and `get_mut`",
+    label = "use `lock(&key)`, whose guard dereferences to the value",
+    note = "a lock is exclusive, also for reading: for a copy use `get_copied` or `get_cloned`"
+)]
+#[doc(hidden)]
+pub trait ThroughLock {}
 
 const NEVER: &str = "nothing implements what this requires";
 
@@ -74,6 +88,23 @@ impl<K, V, S, F: Form> Map<K, V, S, F> {
         V: Send + 'static,
         S: BuildHasher,
         Self: HasEntry,
+    {
+        unreachable!("{NEVER}")
+    }
+}
+
+#[doc(hidden)]
+impl<K, V, S> LockMap<K, V, S> {
+    pub fn get<Q: ?Sized>(&self, _: &Q) -> Option<RefMut<'_, K, V>>
+    where
+        Self: ThroughLock,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn get_mut<Q: ?Sized>(&self, _: &Q) -> Option<RefMut<'_, K, V>>
+    where
+        Self: ThroughLock,
     {
         unreachable!("{NEVER}")
     }

@@ -465,6 +465,17 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         self.remove_if(key, |_, _| true)
     }
 
+    /// Removes a key, and returns a clone of the one in the map, and the value.
+    pub fn remove_entry<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<(K, V)>
+    where
+        K: Clone,
+    {
+        let hash = self.hash(key);
+        let guard = self.acquire_key(hash, key)?;
+        let key = guard.key().clone();
+        Some((key, self.remove_locked(hash, guard)))
+    }
+
     /// Removes a key if `condition` returns true for its entry, and returns the value. The entry is
     /// locked until it is removed.
     ///

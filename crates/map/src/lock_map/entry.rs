@@ -139,6 +139,11 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
         self.or_insert_with(V::default)
     }
 
+    /// Sets the value, and returns the guard of the entry.
+    pub fn insert(self, value: V) -> RefMut<'m, K, V> {
+        self.insert_entry(value).into_ref()
+    }
+
     /// Sets the value, and returns the entry.
     pub fn insert_entry(self, value: V) -> OccupiedEntry<'m, K, V, S> {
         match self {

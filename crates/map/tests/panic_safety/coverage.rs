@@ -19,14 +19,16 @@ const TYPES: [(&str, &str); 7] = [
     ("> OccupiedEntry<", "OccupiedEntry"),
 ];
 
-/// Functions that call no user code except the destructor of a hasher (`Default` covers that), or
-/// that other operations in the lists call.
+/// Functions that call no user code except the destructor of a hasher (`Default` covers that), that
+/// other operations in the lists call, or that cannot be called (`hints.rs`).
 const HARMLESS: &[&str] = &[
     "as_map",
     "builder",
     "capacity",
     "domain",
     "entry",
+    "get",
+    "get_mut",
     "guard",
     "hasher",
     "is_empty",

@@ -101,6 +101,7 @@ const LOCK_MAP: &[Operation<Map>] = &[
     ("LockMap::entry_ref, present", Step, |map| _ = map.entry_ref(&Name(2)).or_insert_with(made)),
     ("LockMap::remove", Step, |map| _ = map.remove(&Name(1))),
     ("LockMap::remove, absent", Step, |map| _ = map.remove(&key(4))),
+    ("LockMap::remove_entry", Step, |map| _ = map.remove_entry(&Name(1))),
     ("LockMap::remove_if, true", Step, |map| _ = map.remove_if(&Name(1), |_, _| ticked(true))),
     ("LockMap::remove_if, false", Step, |map| _ = map.remove_if(&Name(1), |_, _| ticked(false))),
     ("LockMap::retain", Entries, |map| map.retain(|key, _| ticked(key.n() % 2 == 0))),
@@ -131,6 +132,7 @@ const LOCK_MAP: &[Operation<Map>] = &[
         _ = map.entry(key(4)).or_try_insert_with(|| Err(Box::new(made())));
     }),
     ("Entry::or_default, absent", Step, |map| _ = map.entry(key(4)).or_default()),
+    ("Entry::insert, present", Step, |map| _ = map.entry(key(2)).insert(new())),
     ("Entry::insert_entry, absent", Step, |map| _ = map.entry(key(4)).insert_entry(new())),
     ("Entry::insert_entry, present", Step, |map| _ = map.entry(key(2)).insert_entry(new())),
     ("OccupiedEntry::key", Step, |map| _ = occupied(map, |entry| entry.key().n())),

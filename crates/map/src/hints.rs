@@ -7,6 +7,8 @@ use relativist_bucket::Form;
 
 use crate::lock_map::{Entry, LockMap, RefMut};
 use crate::map::Map;
+use crate::pinned::Pinned;
+use crate::set::Set;
 
 /// Implemented by nothing.
 ///
@@ -26,11 +28,11 @@ pub trait ThroughPin {}
 ///
 /// ```compile_fail,E0277
 /// let map = relativist::HashMap::from([(1, 2)]);
-/// map.entry(1); // error: this map replaces values as a whole, and has no `entry`
+/// map.entry(1); // error: this map replaces values as a whole
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "this map replaces values as a whole, and has no `entry`",
-    label = "use `pin().compute(..)`, `pin().get_or_insert_with(..)` or `pin().update_or_insert(..)`, or a `LockMap`",
+    message = "this map replaces values as a whole, and has no `entry` and no `get_mut`",
+    label = "use `compute`, `get_or_insert_with`, `update` or `update_or_insert` of `pin()`, or a `LockMap`",
     note = "in a `LockMap`, values change in place: it has `entry`, and `lock` for what other maps call `get_mut`"
 )]
 #[doc(hidden)]
@@ -82,12 +84,77 @@ impl<K, V, S, F: Form> Map<K, V, S, F> {
         unreachable!("{NEVER}")
     }
 
+    pub fn retain(&self, _: impl FnMut(&K, &V) -> bool)
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn clear(&self)
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
     pub fn entry(&self, _: K) -> Entry<'_, K, V, S>
     where
         K: Hash + Eq + Send + Sync + 'static,
         V: Send + 'static,
         S: BuildHasher,
         Self: HasEntry,
+    {
+        unreachable!("{NEVER}")
+    }
+}
+
+#[doc(hidden)]
+impl<K, V, S, F: Form> Pinned<'_, K, V, S, F> {
+    pub fn entry(&self, _: K) -> Entry<'_, K, V, S>
+    where
+        K: Hash + Eq + Send + Sync + 'static,
+        V: Send + 'static,
+        S: BuildHasher,
+        Self: HasEntry,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn get_mut<Q: ?Sized>(&self, _: &Q) -> Option<RefMut<'_, K, V>>
+    where
+        Self: HasEntry,
+    {
+        unreachable!("{NEVER}")
+    }
+}
+
+#[doc(hidden)]
+impl<T, S, F: Form> Set<T, S, F> {
+    pub fn contains<Q: ?Sized>(&self, _: &Q) -> bool
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn insert(&self, _: T) -> bool
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn remove<Q: ?Sized>(&self, _: &Q) -> bool
+    where
+        Self: ThroughPin,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, &T>
+    where
+        Self: ThroughPin,
     {
         unreachable!("{NEVER}")
     }

@@ -543,7 +543,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         self.map.try_reserve(additional)
     }
 
-    /// Shrinks the map to the size for its entries; see [`Map::shrink_to_fit`](crate::Map::shrink_to_fit).
+    /// Shrinks the map to the size for its entries; see
+    /// [`Map::shrink_to_fit`](crate::Map::shrink_to_fit).
     ///
     /// # Errors
     ///

@@ -443,9 +443,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
         }
     }
 
-    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Some(value)` sets
-    /// the value, `None` removes the entry. All other operations on an entry are special cases of
-    /// this one, or of [`Pinned::try_compute`].
+    /// Calls `decide` with the value of a key, or `None`, and applies the result: `Some(value)`
+    /// sets the value, `None` removes the entry. All other operations on an entry are special
+    /// cases of this one, or of [`Pinned::try_compute`].
     ///
     /// `decide` runs outside of locks, and runs again if another thread has changed the entry, or a
     /// [`FlatMap`](crate::FlatMap) has moved it: only its last result is applied. So what it

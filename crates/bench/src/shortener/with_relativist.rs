@@ -36,16 +36,16 @@ struct Allowance {
 }
 
 impl Allowance {
-    const MOST: u64 = 20;
+    const MAX: u64 = 20;
     const SECONDS: Time = 10;
 
     fn new(now: Time) -> Self {
-        Self { left: Self::MOST, refilled: now }
+        Self { left: Self::MAX, refilled: now }
     }
 
     fn take(&mut self, now: Time) -> Result<(), Refused> {
         let earned = (now - self.refilled) / Self::SECONDS;
-        self.left = (self.left + earned).min(Self::MOST);
+        self.left = (self.left + earned).min(Self::MAX);
         self.refilled += earned * Self::SECONDS;
         if self.left == 0 {
             return Err(Refused::TooMany(self.refilled + Self::SECONDS - now));
@@ -136,7 +136,7 @@ impl Shortener {
             link.expires > now
         });
         expired.iter().for_each(|(owner, code)| self.disown(owner, code));
-        self.clients.retain(|_, allowance| now - allowance.refilled < Allowance::MOST * Allowance::SECONDS);
+        self.clients.retain(|_, allowance| now - allowance.refilled < Allowance::MAX * Allowance::SECONDS);
         expired.len()
     }
 

@@ -234,7 +234,8 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
     /// Inserts the value, and returns the guard of the entry.
     pub fn insert(self, value: V) -> RefMut<'m, K, V> {
         let node = ManuallyDrop::new(self).node;
-        // SAFETY: an entry that is locked is in the map. It has no value before, and one afterwards.
+        // SAFETY: an entry that is locked is in the map. It has no value before, and one
+        // afterwards.
         unsafe {
             node.as_ref().value.fill(value);
             RefMut::new(node)

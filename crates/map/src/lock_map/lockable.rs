@@ -135,8 +135,8 @@ impl<V> Lockable<V> {
         // Pairs with the light barrier in `unlock`: either that thread sees the new number, or this
         // one sees that it is unlocked.
         heavy_barrier();
-        // SAFETY: no other code parks at this key, and whoever slept at an entry that was here before
-        // was woken when that one was removed. The value is used before `leave` is called.
+        // SAFETY: no other code parks at this key, and whoever slept at an entry that was here
+        // before was woken when that one was removed. The value is used before `leave` is called.
         let slept = unsafe {
             // Relaxed: ordered by the barrier, and by the lock of the queue.
             park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)

@@ -282,21 +282,26 @@ fn a_panic_after_waking_leaves_no_sleeper_behind() {
         fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
     }
     in_time(|| {
-        let map = Arc::new(LockMap::from([(Key, 0)]));
-        let guard = map.lock(&Key).unwrap();
-        let start = |panics| {
-            let shared = Arc::clone(&map);
-            let has_ended = begin(move || {
-                PANICS.set(panics);
-                *shared.lock(&Key).unwrap() += 1;
-            });
-            thread::sleep(Duration::from_millis(50));
-            has_ended
-        };
-        let (first, second) = (start(true), start(false));
-        drop(guard);
-        wait_until("both to end", || first() && second());
-        assert_eq!(map.get_copied(&Key), Some(if LOOKS.load(Relaxed) > 1 { 1 } else { 2 }));
+        for _ in 0..5 {
+            LOOKS.store(0, Relaxed);
+            let map = Arc::new(LockMap::from([(Key, 0)]));
+            let guard = map.lock(&Key).unwrap();
+            let start = |panics| {
+                let shared = Arc::clone(&map);
+                let has_ended = begin(move || {
+                    PANICS.set(panics);
+                    *shared.lock(&Key).unwrap() += 1;
+                });
+                thread::sleep(Duration::from_millis(20));
+                has_ended
+            };
+            // The first one gets the lock handed over. So the second one, soon after, mostly does
+            // not, and looks the key up again.
+            let threads = [false, true, false].map(start);
+            drop(guard);
+            wait_until("all to end", || threads.iter().all(|has_ended| has_ended()));
+            assert_eq!(map.get_copied(&Key), Some(if LOOKS.load(Relaxed) > 1 { 2 } else { 3 }));
+        }
     });
 }
 
@@ -322,21 +327,22 @@ fn a_key_that_changes_its_hash_is_refused() {
 /// one that was removed, in a map that has shrunk.
 #[test]
 fn an_iteration_sees_no_new_entry_twice() {
-    for round in 0..20 {
-        let map = LockMap::<u64, u64, Hashing>::with_hasher(MIXED);
-        (0..2000).for_each(|key| _ = map.insert(key, 0));
-        let mut entries = map.iter();
-        let mut seen: Vec<u64> = entries.by_ref().take(1 + round).map(|entry| *entry.key()).collect();
-        (0..2000).for_each(|key| _ = map.remove(&key));
-        relativist_rcu::barrier();
-        map.shrink_to_fit().unwrap();
-        (10_000..10_020).for_each(|key| _ = map.insert(key, 0));
-        seen.extend(entries.map(|entry| *entry.key()));
-        let count = seen.len();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), count, "seen twice");
-    }
+    // The first 64 keys share a bucket of a large map.
+    const SOME_TOGETHER: Hashing = Hashing(|n| if n < 64 { (TOGETHER.0)(n) } else { (MIXED.0)(n) });
+    let map = LockMap::<u64, u64, Hashing>::with_hasher(SOME_TOGETHER);
+    map.try_reserve(10_000).unwrap();
+    (0..64).for_each(|key| _ = map.insert(key, 0));
+    let mut entries = map.iter();
+    let mut seen: Vec<u64> = entries.next().map(|entry| *entry.key()).into_iter().collect();
+    (0..64).for_each(|key| _ = map.remove(&key));
+    relativist_rcu::barrier();
+    map.shrink_to_fit().unwrap();
+    (1000..1064).for_each(|key| _ = map.insert(key, 0));
+    seen.extend(entries.map(|entry| *entry.key()));
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count, "seen twice");
 }
 
 /// A thread that waits for a lock holds no read section.

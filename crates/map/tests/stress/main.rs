@@ -10,6 +10,7 @@ use relativist_testing as _;
 mod alongside;
 #[path = "../support/hashing.rs"]
 mod hashing;
+mod lock_map;
 #[path = "../support/tracked.rs"]
 mod tracked;
 

@@ -47,7 +47,7 @@ check() {
     bucket) run --package relativist-bucket --lib --tests ;;
     map) run --package relativist --test stress ;;
     papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
-    cache) run --package relativist-cache --lib --tests ;;
+    cache) run --package relativist-cache --lib --test suite ;;
     store) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
     *) echo "sanitizers: no tests for $1: ${crates[*]}" >&2; exit 1 ;;

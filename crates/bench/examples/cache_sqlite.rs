@@ -30,7 +30,7 @@ impl Users {
     }
 
     /// Returns a user. Threads that miss the same user at the same time run one query.
-    fn get(&self, id: i64) -> Result<Option<Arc<User>>> {
+    fn get(&self, id: i64) -> Result<Option<Arc<User>>, Arc<rusqlite::Error>> {
         self.cache.get_or_try_insert_with(id, || {
             let row = |row: &rusqlite::Row<'_>| Ok(Arc::new(User { name: row.get(0)? }));
             self.database().query_row("SELECT name FROM user WHERE id = ?1", [id], row).optional()
@@ -54,17 +54,18 @@ fn name(user: Option<Arc<User>>) -> Option<String> {
     user.map(|user| user.name.clone())
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let users = Users::new()?;
     users.set_name(1, "Ada")?;
     thread::scope(|scope| {
-        let readers: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| (0..1_000).map(|n| users.get(n % 2)).collect::<Result<Vec<_>>>())).collect();
+        let readers: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| (0..1_000).map(|n| users.get(n % 2)).collect::<Result<Vec<_>, _>>()))
+            .collect();
         for reader in readers {
             let found = reader.join().expect("a reader has panicked")?;
             assert!(found.chunks(2).all(|pair| pair[0].is_none() && name(pair[1].clone()).as_deref() == Some("Ada")));
         }
-        Ok::<(), rusqlite::Error>(())
+        Ok::<(), Arc<rusqlite::Error>>(())
     })?;
     let stats = users.cache.stats();
     println!("{} queries, {:.1} % hits", stats.loads, stats.hit_ratio() * 100.0);

@@ -21,7 +21,7 @@ pub use form::{Boxed, Form, Holds, Inline, Private, Process, Readers};
 pub use iter::{HashRange, Iter};
 pub use relocate::Relocatable;
 pub use table::{GuardOf, Keys, Section, Table};
-pub use word::Hash;
+pub use word::{Hash, Slots, Tag, Word};
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("relativist packs 48-bit pointers and 16 bits of a hash into one word: it needs a 64-bit target");

@@ -67,20 +67,22 @@ impl Hash {
         }
     }
 
+    /// Returns the bits of the hash.
     #[inline(always)]
-    pub(crate) const fn get(self) -> u64 {
+    pub const fn get(self) -> u64 {
         self.0
     }
 
+    /// Returns the tag that slots of entries with this hash have.
     #[inline(always)]
-    pub(crate) const fn tag(self) -> Tag {
+    pub const fn tag(self) -> Tag {
         Tag(self.0 as u8 | Tag::LIVE)
     }
 }
 
 /// The byte of a live slot: part of the hash of its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tag(u8);
+pub struct Tag(u8);
 
 impl Tag {
     const LIVE: u8 = 1 << 7;
@@ -94,13 +96,13 @@ impl Tag {
 
 /// The value of a segment's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word(u64);
+pub struct Word(u64);
 
 impl Word {
     /// The number of slots of a segment. Models use fewer, so that later segments come early.
-    pub(crate) const SLOTS: usize = if cfg!(relativist_loom) { 3 } else { 7 };
+    pub const SLOTS: usize = if cfg!(relativist_loom) { 3 } else { 7 };
     /// All slots are free.
-    pub(crate) const EMPTY: Self = Self(0);
+    pub const EMPTY: Self = Self(0);
     /// The word of a bucket that has moved.
     pub(crate) const MOVED_AWAY: Self = Self(Self::MOVED | Self::FILTER);
 
@@ -116,13 +118,15 @@ impl Word {
     /// Vacated slots hold one of as many values.
     const STAMPS: u64 = 64;
 
+    /// Makes a word of its bits.
     #[inline(always)]
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
+    /// Returns the bits.
     #[inline(always)]
-    pub(crate) const fn bits(self) -> u64 {
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
@@ -144,7 +148,7 @@ impl Word {
     /// Returns the live slots with this tag. Above the first one there may be a slot with another
     /// tag, which differs in the lowest bit.
     #[inline(always)]
-    pub(crate) fn matches(self, tag: Tag) -> Slots {
+    pub fn matches(self, tag: Tag) -> Slots {
         let differences = self.0 ^ (Self::ONES * tag.0 as u64);
         // The usual trick to find a byte that is zero. A borrow may make a byte above it that is 1
         // look like zero, too. Tags differ in that case, and all have the highest bit: so the slot
@@ -154,19 +158,19 @@ impl Word {
 
     /// Returns whether a lookup of this tag has to look further than at the slots.
     #[inline(always)]
-    pub(crate) const fn leads_on(self, tag: Tag) -> bool {
+    pub const fn leads_on(self, tag: Tag) -> bool {
         self.0 & tag.filter_bit() != 0
     }
 
     /// Returns whether the bucket has later segments (or has moved).
     #[inline(always)]
-    pub(crate) const fn has_later(self) -> bool {
+    pub const fn has_later(self) -> bool {
         self.0 & Self::FILTER != 0
     }
 
     /// Returns the live slots.
     #[inline(always)]
-    pub(crate) fn live(self) -> Slots {
+    pub fn live(self) -> Slots {
         Slots(self.0 & Self::HIGHEST)
     }
 
@@ -177,7 +181,7 @@ impl Word {
 
     /// Returns the free slots. Vacated ones do not count.
     #[inline(always)]
-    pub(crate) fn free(self) -> Slots {
+    pub fn free(self) -> Slots {
         // Exact: no carry leaves a byte.
         let lower = Self::TAGS & !Self::HIGHEST;
         Slots(!(((self.0 & lower) + lower) | self.0) & Self::HIGHEST)
@@ -185,20 +189,20 @@ impl Word {
 
     /// Returns the tag of a live slot.
     #[inline(always)]
-    pub(crate) const fn tag(self, slot: usize) -> Tag {
+    pub const fn tag(self, slot: usize) -> Tag {
         Tag((self.0 >> (8 * slot)) as u8)
     }
 
     /// Makes a free slot live.
     #[inline(always)]
-    pub(crate) const fn with_tag(self, slot: usize, tag: Tag) -> Self {
+    pub const fn with_tag(self, slot: usize, tag: Tag) -> Self {
         debug_assert!(self.0 >> (8 * slot) & 0xff == 0, "the slot is free");
         Self(self.0 | (tag.0 as u64) << (8 * slot))
     }
 
     /// Makes a live slot free.
     #[inline(always)]
-    pub(crate) const fn without_tag(self, slot: usize) -> Self {
+    pub const fn without_tag(self, slot: usize) -> Self {
         Self(self.0 & !(0xff << (8 * slot)))
     }
 
@@ -225,23 +229,26 @@ impl Word {
         (0..Self::SLOTS).filter(is_vacated).filter(is_old).fold(self, Self::without_tag)
     }
 
+    /// Sets the filter's bit for the class of this tag.
     #[inline(always)]
-    pub(crate) const fn with_filter_of(self, tag: Tag) -> Self {
+    pub const fn with_filter_of(self, tag: Tag) -> Self {
         Self(self.0 | tag.filter_bit())
     }
 
-    pub(crate) const fn without_filter(self) -> Self {
+    /// Clears the filter.
+    pub const fn without_filter(self) -> Self {
         Self(self.0 & !Self::FILTER)
     }
 }
 
 /// A set of slots, and an iterator over it. The highest bit of the slot's byte stands for the slot.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Slots(u64);
+pub struct Slots(u64);
 
 impl Slots {
+    /// Returns whether there is none.
     #[inline(always)]
-    pub(crate) const fn is_empty(self) -> bool {
+    pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }

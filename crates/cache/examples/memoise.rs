@@ -1,6 +1,6 @@
 //! Memoises a function: `Cache::get_or_insert_with`.
 //!
-//! `cargo run -p relativist --example memoise`
+//! `cargo run -p relativist-cache --example memoise`
 
 use std::sync::LazyLock;
 use std::thread;

@@ -6,16 +6,22 @@ use std::sync::{Arc, Weak};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use super::core::{AnyCore, Core, Listener, Weigher};
-use super::entry::Lifespan;
-use super::expiry::{Expiry, Sweep};
+use super::background::Swept;
+use super::core::{Core, Listener, Weigher};
+use super::expiry::Expiry;
+use super::node::Lifespan;
 use super::stats::Recorder;
-use super::{Cache, Eviction};
-use crate::nodes::Nodes;
+use super::{AnyCore, Cache, RemovalCause};
 
 /// The number of entries for which it pays to have another shard.
-const ENTRIES_PER_SHARD: u64 = 512;
+const ENTRIES_PER_SHARD: u64 = 256;
+
+/// An update has a bit for each shard.
 const MAX_SHARDS: usize = 64;
+
+/// The weight that may wait for readers in a small cache: bytes, if there is a weigher, or entries.
+const LEAST_WAITING_BYTES: u64 = 1 << 20;
+const LEAST_WAITING_ENTRIES: u64 = 1024;
 
 /// Creates a [`Cache`] with options. Returned by [`Cache::builder`].
 ///
@@ -25,7 +31,6 @@ const MAX_SHARDS: usize = 64;
 /// let pages: Cache<String, Vec<u8>> = Cache::builder()
 ///     .capacity(64 << 20)
 ///     .weigher(|url: &String, page: &Vec<u8>| (url.len() + page.len()) as u64)
-///     .estimated_entries(10_000)
 ///     .build();
 /// assert_eq!(pages.capacity(), 64 << 20);
 /// ```
@@ -34,7 +39,7 @@ pub struct Builder<K, V, S = RandomState> {
     capacity: u64,
     estimated_entries: Option<u64>,
     weigher: Option<Weigher<K, V>>,
-    on_evict: Option<Listener<K, V>>,
+    listener: Option<Listener<K, V>>,
     expiry: Expiry<K, V>,
     records: bool,
     hasher: S,
@@ -46,7 +51,7 @@ impl<K, V> Builder<K, V> {
             capacity: u64::MAX,
             estimated_entries: None,
             weigher: None,
-            on_evict: None,
+            listener: None,
             expiry: Expiry::new(),
             records: false,
             hasher: RandomState::new(),
@@ -57,6 +62,7 @@ impl<K, V> Builder<K, V> {
 impl<K, V, S> Builder<K, V, S> {
     /// Sets the maximum of the sum of all weights. Without a [weigher](Builder::weigher) this is
     /// the number of entries. No limit by default.
+    #[doc(alias = "max_capacity")]
     pub fn capacity(mut self, capacity: u64) -> Self {
         self.capacity = capacity;
         self
@@ -75,48 +81,63 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets about how many entries the cache will have when it is full. By default this is the
     /// capacity if all entries weigh 1, and unknown otherwise.
     ///
-    /// The estimate determines how many threads can insert and evict at the same time: several from
-    /// 1024 entries on. If it is set, the cache also allocates the buckets for these entries at
-    /// once: 8 to 16 bytes per entry. An estimate that is too low costs speed, and one that is too
-    /// high memory.
+    /// The only use is for few entries, less than some thousands: the cache then has fewer shards, so
+    /// that each has enough entries to choose from when it evicts. The tables grow as needed.
+    #[doc(alias = "initial_capacity")]
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);
         self
     }
 
-    /// Sets the function that is called with each entry that the cache has removed by itself: to
-    /// make room, or because it had expired. It is not called for entries that the program removes
-    /// or replaces, even if they had expired (as when a load replaces one), nor for those that are
-    /// left when the cache is dropped.
+    /// Sets the function that is called with each entry that has left the cache, and why:
+    /// [`RemovalCause`]. It is not called for entries that are left when the cache is dropped.
     ///
     /// The function is called once for each of these entries, when the entry has left the cache,
-    /// and before the call returns that has removed it: an insertion, [`Cache::set_capacity`] or
-    /// [`Cache::remove_expired`], on the thread of the caller. A background thread, one for all
-    /// caches, removes expired entries too. While the function blocks there, no expired entry is
-    /// freed.
+    /// and before the call returns that has removed it, on the thread of the caller. A background
+    /// thread, one for all caches, removes expired entries, and those that
+    /// [`Cache::invalidate_all`] has taken out. While the function blocks there, no other cache's
+    /// entries are freed.
     ///
     /// The function runs in a read section, and outside of locks: no other thread waits for it. So
     /// another thread may insert the key again before the function is called, or while it runs. The
     /// calls for two values of a key may then run at the same time, or in the opposite order. If
     /// you keep something for each entry, like a file, identify it by the value, and not by the key
-    /// alone.
+    /// alone. Calls for entries that one call of the cache has removed are in the order of their
+    /// removal.
     ///
-    /// The function may use the cache. If it inserts, that may evict the next entry and call it
-    /// again, on the same stack. If it always puts the evicted entry back, no room is ever made,
-    /// and the insertion does not return.
+    /// The function may use the cache. What it removes there is reported after it has returned. If
+    /// it always puts the evicted entry back, the insertion does not return.
     ///
     /// A panic in the function ends only this call. The panic hook reports it, and the insertion,
     /// or whatever has removed the entry, goes on.
-    pub fn on_evict(mut self, listener: impl Fn(&K, &V, Eviction) + Send + Sync + 'static) -> Self {
-        self.on_evict = Some(Box::new(listener));
+    ///
+    /// ```
+    /// use relativist_cache::{Cache, RemovalCause};
+    ///
+    /// let (sender, evicted) = std::sync::mpsc::channel();
+    /// let cache = Cache::builder()
+    ///     .capacity(1)
+    ///     .on_removal(move |&key: &u32, _: &u32, cause| _ = sender.send((key, cause)))
+    ///     .build();
+    /// cache.insert(1, 10);
+    /// cache.insert(2, 20);
+    /// cache.insert(2, 21);
+    /// cache.remove(&2);
+    /// let causes: Vec<_> = evicted.try_iter().collect();
+    /// assert_eq!(causes, [(1, RemovalCause::Size), (2, RemovalCause::Replaced), (2, RemovalCause::Explicit)]);
+    /// ```
+    #[doc(alias = "eviction_listener")]
+    #[doc(alias = "on_evict")]
+    pub fn on_removal(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
         self
     }
 
     /// Sets the hasher. The default is [`RandomState`], which is slow, but protects against keys
     /// that are chosen to collide.
     pub fn hasher<T>(self, hasher: T) -> Builder<K, V, T> {
-        let Self { capacity, estimated_entries, weigher, on_evict, expiry, records, hasher: _ } = self;
-        Builder { capacity, estimated_entries, weigher, on_evict, expiry, records, hasher }
+        let Self { capacity, estimated_entries, weigher, listener, expiry, records, hasher: _ } = self;
+        Builder { capacity, estimated_entries, weigher, listener, expiry, records, hasher }
     }
 
     /// Makes the cache count hits and misses, for [`Cache::stats`]. That adds about a nanosecond to
@@ -127,48 +148,44 @@ impl<K, V, S> Builder<K, V, S> {
     }
 
     /// Creates the cache.
-    ///
-    /// # Panics
-    ///
-    /// Panics if there is no memory for the buckets of the [estimated
-    /// entries](Builder::estimated_entries).
     pub fn build(self) -> Cache<K, V, S>
     where
         K: Hash + Eq + Send + Sync + 'static,
         V: Send + Sync + 'static,
         S: BuildHasher + Send + Sync + 'static,
     {
-        if !self.expiry.is_limited() {
-            return Cache::of(AnyCore::Plain(Arc::new(self.core())));
+        if self.expiry.is_limited() {
+            Cache { core: AnyCore::Expiring(self.core()) }
+        } else {
+            Cache { core: AnyCore::Plain(self.core()) }
         }
-        let core = Arc::new(self.core());
-        if let Some(expiry) = &core.expiry {
-            let cache = Arc::downgrade(&core) as Weak<dyn Sweep>;
-            // Nothing has set it before.
-            let _ = expiry.cache.set(cache);
-        }
-        Cache::of(AnyCore::Expiring(core))
     }
 
-    fn core<L: Lifespan>(self) -> Core<K, V, S, L>
+    fn core<L: Lifespan>(self) -> Arc<Core<K, V, S, L>>
     where
-        S: BuildHasher,
+        K: Send + Sync + 'static,
+        V: Send + Sync + 'static,
+        S: Send + Sync + 'static,
     {
+        let least_waiting = if self.weigher.is_some() { LEAST_WAITING_BYTES } else { LEAST_WAITING_ENTRIES };
         let shards = self.shards();
-        let entries = usize::try_from(self.estimated_entries.unwrap_or(0)).unwrap_or(usize::MAX);
-        let map = Nodes::new(entries, self.hasher);
-        let mut core = Core::new(map, self.capacity, shards);
+        let mut core = Core::new(self.hasher, self.capacity, shards, least_waiting);
         core.weigher = self.weigher;
-        core.on_evict = self.on_evict;
+        core.listener = self.listener;
         core.expiry = self.expiry.started();
         core.recorder = self.records.then(Recorder::new);
+        let core = Arc::new(core);
+        let own = Arc::downgrade(&core) as Weak<dyn Swept>;
+        // Nothing has set it before.
+        let _ = core.own.set(own);
         core
     }
 
-    /// Returns the number of shards: a power of two, and one if the number of entries is unknown.
+    /// Returns the number of shards: a power of two. If the number of entries is unknown, it is
+    /// that of a large cache.
     fn shards(&self) -> usize {
         let all_weigh_one = self.weigher.is_none();
-        let entries = self.estimated_entries.or(all_weigh_one.then_some(self.capacity)).unwrap_or(0);
+        let entries = self.estimated_entries.or(all_weigh_one.then_some(self.capacity)).unwrap_or(u64::MAX);
         let threads = available_parallelism().map_or(1, usize::from).next_power_of_two();
         let useful = usize::try_from(entries / ENTRIES_PER_SHARD).unwrap_or(usize::MAX);
         let useful = useful.checked_ilog2().map_or(1, |bits| 1 << bits);
@@ -202,7 +219,74 @@ impl<K, V, S> Builder<K, V, S> {
     /// The function runs once for each insertion, outside of locks. If it panics, nothing is
     /// inserted.
     pub fn expire_after(mut self, after: impl Fn(&K, &V) -> Option<Duration> + Send + Sync + 'static) -> Self {
-        self.expiry.after = Some(Box::new(after));
+        self.expiry.after_create = Some(Box::new(after));
+        self
+    }
+
+    /// Sets the function that returns the time that an entry has left after a hit, or `None` if it
+    /// then has no limit of its own. It gets the time that the entry has had left. To change
+    /// nothing, return that. [`Builder::time_to_live`] limits it in any case.
+    ///
+    /// The function runs for each hit, in its read section, and must not wait. So that not every hit
+    /// writes, a time that differs by less than 1/64 changes nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use relativist_cache::Cache;
+    ///
+    /// // A hit gives an entry 10 s more, but never shortens its time.
+    /// let extended = |left: Option<Duration>| left.map(|left| left.max(Duration::from_secs(10)));
+    /// let cache: Cache<u32, u32> = Cache::builder()
+    ///     .expire_after(|_, _| Some(Duration::from_secs(1)))
+    ///     .expire_after_read(move |_, _, left| extended(left))
+    ///     .build();
+    /// cache.insert(1, 1);
+    /// assert!(cache.remaining_lifetime(&1) <= Some(Duration::from_secs(1)));
+    /// cache.get(&1);
+    /// assert!(cache.remaining_lifetime(&1) > Some(Duration::from_secs(5)));
+    /// ```
+    pub fn expire_after_read(
+        mut self,
+        after: impl Fn(&K, &V, Option<Duration>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.expiry.after_read = Some(Box::new(after));
+        self
+    }
+
+    /// Sets the function that returns the time to live of a value that replaces another one. It gets
+    /// the new value, and the time that the old one has left, which is `None` if it never expires.
+    /// Without this function, [`Builder::expire_after`] decides.
+    ///
+    /// The function runs outside of locks, perhaps more than once for an insertion.
+    pub fn expire_after_update(
+        mut self,
+        after: impl Fn(&K, &V, Option<Duration>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        self.expiry.after_update = Some(Box::new(after));
+        self
+    }
+
+    /// Makes [loads](Cache::get_or_insert_with) refresh entries that are older than this: the first
+    /// caller that finds one calls its loader, and others get the old value meanwhile. If the loader
+    /// fails, the old value stays, and is refreshed after the same time again, or until it expires.
+    ///
+    /// Use it with a longer [time to live](Builder::time_to_live), so that callers of popular keys
+    /// do not wait for loads. [`Cache::get`] does not refresh, because it has no loader.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use relativist_cache::Cache;
+    ///
+    /// let rates: Cache<&str, f64> = Cache::builder()
+    ///     .refresh_after(Duration::from_secs(60))
+    ///     .time_to_live(Duration::from_secs(600))
+    ///     .build();
+    /// assert_eq!(rates.get_or_insert_with("EUR", || 1.1), 1.1);
+    /// assert_eq!(rates.get_or_insert_with("EUR", || 1.2), 1.1); // for a minute
+    /// ```
+    #[doc(alias = "refresh_after_write")]
+    pub fn refresh_after(mut self, age: Duration) -> Self {
+        self.expiry.refresh = Some(age);
         self
     }
 

@@ -1,137 +1,147 @@
-//! The core of a cache: how entries come into it and leave it, within the limit.
+//! The core of a cache: lookups, and how entries come into the cache and leave it, within the limit.
 //!
-//! **The limit.** [`Limit`] has the room that the entries in the map, and those that are about to
-//! be, leave of the capacity. A thread that inserts an entry first takes room for its weight, and
-//! evicts until there is enough. A thread that unlinks an entry from the map gives its room back
-//! afterwards. A thread that lowers the capacity takes room first, and lowers it by what it took.
-//! So the entries in the map never exceed the capacity, not even briefly. Lookups read neither
-//! number.
+//! **Shards.** An entry belongs to a [shard](super::shard), by its hash. Lookups take no lock. An
+//! update of an entry takes the lock of its shard once, in most cases. An insertion into a full
+//! cache evicts from its own shard, and from others only if that is empty. So every shard keeps its
+//! share of the capacity, and yet a shard may use all of it, if the keys hash to it.
 //!
-//! **Queues.** Each entry belongs to a shard, by its hash, which has queues and a lock. The shards
-//! share the capacity. An insertion evicts from the shard of its key, and from the next ones if
-//! that is empty. So every shard keeps its share, and yet a shard may use all of the capacity, if
-//! the keys hash to it.
+//! **The limit.** [`Limit`] has the room that the entries leave of the capacity. A thread that
+//! inserts an entry first takes room for its weight, and evicts until there is enough. The room of
+//! what it evicts is its own. In a full cache of equally heavy entries, no update of the limit is
+//! needed. A thread that removes an entry gives its room back afterwards. A thread that lowers the
+//! capacity takes room first, and lowers it by what it took. So the entries never exceed the
+//! capacity, not even briefly.
 //!
-//! **Lifecycle.** A thread puts an entry into the map, and then into a queue. Another thread may
-//! unlink it in between; [`State`](super::entry::State) says what happens then. If the thread
-//! evicts another entry to make room, it queues the new one before it inserts it, while it still
-//! holds the lock of the shard; see [`Incoming`]. Unlinking from the map is one atomic step, so
-//! exactly one thread does it. That thread takes the entry out of its queue, subtracts its weight,
-//! and retires it, in this order. A thread that finds an entry in a queue has entered its read
-//! section before it locked the shard. So it did so before the entry was retired, which keeps the
-//! entry alive as long as the section.
-//!
-//! **Locks.** No code of the user runs under the lock of a shard, and no thread holds two of these
-//! locks. An eviction tries to lock a bucket under the lock of the shard. If that fails, it unlocks
-//! the shard, and then waits for the bucket. `Eq` of keys runs under the lock of a bucket, as in a
-//! map.
+//! **User code.** Keys are compared before the shard is locked. Under the lock this looks whether
+//! the shard has another entry of the same hash since, and if so begins again. Weigher, clock and
+//! the functions of the expiry run before; listeners, wakers and destructors after
+//! ([`Update`](super::update::Update)).
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, Hash};
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, Weak};
 
 use equivalent::Equivalent;
+use relativist_bucket as bucket;
+use relativist_core::hint::cold_path;
+use relativist_core::sync::{AtomicBool, AtomicU64, Relaxed, yield_now};
+use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, read};
 
-use super::entry::{Deadlines, Entry, Lifespan, NEVER, Slot, Unlimited, node_of, prefetch_node, slot_of};
-use super::expiry::{Expiry, Purpose, Sweep};
-use super::flight::{Flights, Lead};
-use super::incoming::Incoming;
-use super::limit::{Limit, Reservation};
-use super::queues::Queues;
+use super::background::{self, Swept};
+use super::expiry::{Expiry, Purpose};
+use super::flight::Flight;
+use super::limit::Limit;
+use super::node::{Lifespan, NEVER, Node, NodePtr, Times};
+use super::shard::{Compared, Locked, Shard, free_all};
 use super::stats::{LoadCounts, Recorder, Stats};
-use super::{Eviction, TooHeavy};
-use crate::nodes::Nodes;
-use relativist_core::eviction;
-use relativist_core::sync::{Mutex, MutexGuard, full_fence, yield_now};
-use relativist_core::unwind::contain;
-use relativist_table::node;
-use relativist_table::{self as table, Entry as Place, Link, Unsettled};
+use super::table::Table;
+use super::update::{Room, Update};
+use super::{RemovalCause, TooHeavy};
 
-pub(super) type Node<K, V, L> = node::Node<K, Entry<V, L>>;
 pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u64 + Send + Sync>;
-pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, Eviction) + Send + Sync>;
+pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
-/// The number of entries that [`Core::remove_all`] visits in one read section.
+/// The number of entries that a walk over the cache visits in one read section.
 const PIECE: usize = 256;
 
-/// The number of entries of a shard from which on [`Core::prefetch_evictions`] pays. Fewer are
-/// probably in the processor's cache, and prefetching would take lines from other threads.
-const MIN_PREFETCHED: usize = 1024;
+/// The number of detached entries that are freed in one read section, under one lock.
+const SLICE: usize = 64;
 
-/// The core of a cache whose entries can expire, or of one whose entries cannot. They differ in the
-/// size of an entry.
-pub(super) enum AnyCore<K, V, S> {
-    Plain(Arc<Core<K, V, S, Unlimited>>),
-    Expiring(Arc<Core<K, V, S, Deadlines>>),
-}
-
-/// Evaluates an expression with the core of a cache, whichever kind it is.
-macro_rules! with_core {
-    ($cache:expr, $core:ident => $result:expr) => {
-        match &$cache.core {
-            $crate::core::AnyCore::Plain($core) => $result,
-            $crate::core::AnyCore::Expiring($core) => $result,
-        }
-    };
-}
-
-pub(super) use with_core;
-
-pub(super) struct Core<K, V, S, L> {
-    pub(super) map: Nodes<K, Entry<V, L>, S>,
-    shards: Box<[Shard]>,
+pub(super) struct Core<K, V, S, L: Lifespan> {
+    /// The tables of the shards, apart from their locks: few lines for lookups.
+    tables: Box<[Table<Node<K, V, L>>]>,
+    pub(super) hasher: S,
     pub(super) weigher: Option<Weigher<K, V>>,
-    pub(super) on_evict: Option<Listener<K, V>>,
+    pub(super) listener: Option<Listener<K, V>>,
     pub(super) expiry: Option<Expiry<K, V>>,
     pub(super) recorder: Option<Recorder>,
-    pub(super) flights: Flights<K, V>,
     pub(super) loads: LoadCounts,
-    limit: Limit,
+    pub(super) limit: Limit,
+    shards: Box<[Shard<K, V>]>,
+    /// The weight that may wait for readers even if the capacity is small.
+    least_waiting: u64,
+    /// Whether there may be detached entries.
+    has_detached: AtomicBool,
+    /// How often an update has waited for readers.
+    pub(super) stalls: AtomicU64,
+    /// The cache itself, set when it is built.
+    pub(super) own: OnceLock<Weak<dyn Swept>>,
 }
 
-/// The lock of a shard, on a cache line of its own.
-#[repr(align(128))]
-struct Shard(Mutex<Queues>);
+/// On which condition an entry is inserted.
+pub(super) enum Condition<'a, K, V, L> {
+    Always,
+    /// The key has exactly this entry, or none.
+    Instead(Option<NodePtr<K, V, L>>),
+    /// This load was not cancelled. It ends in the same step.
+    Loaded(&'a Arc<Flight<K, V>>),
+}
 
-/// What has become of a node that was to be inserted.
-enum Put<'g, K, V, L> {
-    /// It is in the map.
-    Done(&'g Node<K, V, L>),
-    /// Its load was cancelled, or the key has an entry, which is kept.
-    OutOfDate,
+impl<K, V, L: Lifespan> Condition<'_, K, V, L> {
+    /// Returns whether the key may be inserted in place of `old`.
+    #[inline(always)]
+    fn is_met(&self, old: Option<NodePtr<K, V, L>>, locked: &Locked<'_, K, V, L>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Instead(wanted) => old == *wanted,
+            Self::Loaded(flight) => locked.has_flight(flight),
+        }
+    }
+}
+
+impl RemovalCause {
+    /// Returns `cause`, unless the entry of a living node has expired.
+    #[inline(always)]
+    pub(super) fn of<K, V, L: Lifespan>(node: NodePtr<K, V, L>, now: Option<u64>, cause: Self) -> Self {
+        // SAFETY: guaranteed by the caller.
+        let has_expired = now.is_some_and(|now| unsafe { node.as_ref() }.lifespan.deadline() <= now);
+        if has_expired { Self::Expired } else { cause }
+    }
+}
+
+/// The node that is in the cache now, or the one that was not inserted.
+type Put<K, V, L> = Result<NodePtr<K, V, L>, Unput<K, V, L>>;
+
+/// An entry that was not inserted.
+pub(super) enum Unput<K, V, L> {
+    /// Its condition is not met.
+    Refused(Box<Node<K, V, L>>),
     /// It is heavier than the capacity.
     TooHeavy(Box<Node<K, V, L>>),
 }
 
-/// An entry that is about to be inserted, and the weight for which it has no room yet.
-type Need<'i, 'g, K, V, S, L> = (&'i Incoming<'g, K, V, S, L>, u64);
-
-/// The node that is in the map now, or the one that could not be inserted.
-pub(super) type PutInstead<'g, K, V, L> = Result<&'g Node<K, V, L>, Box<Node<K, V, L>>>;
-
 impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
-    pub(super) fn new(map: Nodes<K, Entry<V, L>, S>, capacity: u64, shards: usize) -> Self {
+    /// Creates a cache of this many shards, a power of two.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the tables cannot be allocated.
+    pub(super) fn new(hasher: S, capacity: u64, shards: usize, least_waiting: u64) -> Self {
+        let table = |_| Table::new().expect("there is memory for an empty table");
         Self {
-            map,
-            shards: (0..shards).map(|_| Shard(Mutex::new(Queues::new()))).collect(),
+            tables: (0..shards).map(table).collect(),
+            hasher,
             weigher: None,
-            on_evict: None,
+            listener: None,
             expiry: None,
             recorder: None,
-            flights: Flights::new(),
             loads: LoadCounts::default(),
             limit: Limit::new(capacity),
+            shards: (0..shards).map(|_| Shard::new()).collect(),
+            least_waiting,
+            has_detached: AtomicBool::new(false),
+            stalls: AtomicU64::new(0),
+            own: OnceLock::new(),
         }
     }
 
-    pub(super) fn weight(&self) -> u64 {
-        self.limit.weight()
+    pub(super) fn len(&self) -> u64 {
+        self.shards.iter().map(Shard::len).sum()
     }
 
-    pub(super) fn capacity(&self) -> u64 {
-        self.limit.capacity()
+    pub(super) fn weight(&self) -> u64 {
+        self.shards.iter().map(Shard::weight).sum()
     }
 
     /// Returns the weight of an entry, which is never 0, so that the number of entries is bounded
@@ -142,81 +152,233 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
 
     /// Returns whether the entry has not expired. Reads the clock only if it can expire.
     #[inline(always)]
-    pub(super) fn is_alive(&self, entry: &Entry<V, L>, purpose: Purpose) -> bool {
+    pub(super) fn is_alive(&self, node: &Node<K, V, L>, purpose: Purpose) -> bool {
         match &self.expiry {
-            Some(expiry) if L::IS_LIMITED => expiry.is_alive(&entry.lifespan, purpose),
+            Some(expiry) if L::IS_LIMITED => expiry.is_alive(node, purpose),
             _ => true,
         }
     }
 
+    /// Returns the time by the clock of the cache, if entries expire.
+    pub(super) fn now(&self) -> Option<u64> {
+        self.expiry.as_ref().map(Expiry::now)
+    }
+
     pub(super) fn stats(&self) -> Stats {
         let (hits, misses) = self.recorder.as_ref().map_or((0, 0), |recorder| recorder.sums());
-        let (evictions, expirations) = self.evictions();
-        let mut stats = Stats { hits, misses, evictions, expirations, ..Stats::default() };
+        let mut stats = Stats { hits, misses, ..Stats::default() };
+        for index in 0..self.shards.len() {
+            let (evicted, expired) = self.lock(index).evictions();
+            stats.evictions += evicted;
+            stats.expirations += expired;
+        }
+        // Relaxed: a statistic.
+        stats.stalls = self.stalls.load(Relaxed);
         self.loads.add_to(&mut stats);
         stats
     }
 
-    /// Returns the numbers of entries that were evicted to make room, and that had expired.
-    fn evictions(&self) -> (u64, u64) {
-        let count = |shard: &Shard| {
-            let queues = lock(shard);
-            (queues.evicted, queues.expired)
-        };
-        self.shards.iter().map(count).fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    /// Returns the index of the shard of a hash. Tables use the high bits, and tags the lowest.
+    #[inline(always)]
+    pub(super) fn shard_of(&self, hash: bucket::Hash) -> usize {
+        (hash.get() >> 8) as usize & (self.tables.len() - 1)
     }
 
-    fn shard_of(&self, hash: table::Hash) -> usize {
-        (hash.get() >> 24) as usize & (self.shards.len() - 1)
+    #[inline(always)]
+    pub(super) fn table(&self, hash: bucket::Hash) -> &Table<Node<K, V, L>> {
+        &self.tables[self.shard_of(hash)]
     }
 
-    pub(super) fn queues(&self, hash: table::Hash) -> MutexGuard<'_, Queues> {
-        lock(&self.shards[self.shard_of(hash)])
+    #[inline(always)]
+    pub(super) fn lock(&self, index: usize) -> Locked<'_, K, V, L> {
+        Locked::new(&self.tables[index], &self.shards[index])
     }
-}
 
-#[inline(always)]
-fn lock(shard: &Shard) -> MutexGuard<'_, Queues> {
-    // No code that panics runs under the lock.
-    shard.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Begins an update.
+    #[inline(always)]
+    pub(super) fn update(&self) -> Update<'_, K, V, S, L> {
+        Update::new(self, read())
+    }
+
+    /// Schedules a sweep if an entry that was just inserted can expire. The node is alive.
+    #[inline(always)]
+    fn schedule_sweep(&self, node: NodePtr<K, V, L>) {
+        // SAFETY: guaranteed by the caller.
+        if L::IS_LIMITED && unsafe { node.as_ref() }.lifespan.deadline() < NEVER {
+            if let Some(expiry) = &self.expiry {
+                expiry.schedule(|| self.own.get().map(Weak::clone));
+            }
+        }
+    }
+
+    /// Returns whether too much weight waits for readers, of which some is in this shard.
+    #[inline(always)]
+    pub(super) fn is_crowded(&self, index: usize) -> bool {
+        let most = (self.limit.capacity() / 4).max(self.least_waiting);
+        self.shards[index].retired() > most >> self.shards.len().trailing_zeros()
+            && self.shards.iter().map(Shard::retired).fold(0, u64::saturating_add) > most
+    }
+
+    /// Visits entries of a shard from the hash `from` on, some of them in one read section. Returns
+    /// where to go on. An entry that is in the table throughout a walk is visited exactly once.
+    pub(super) fn visit_piece(
+        &self,
+        index: usize,
+        from: u64,
+        guard: &Guard,
+        mut visit: impl FnMut(NodePtr<K, V, L>),
+    ) -> Option<u64> {
+        // The table may have another size than in the last piece. But it is in the order of hashes.
+        let array = self.tables[index].array(guard);
+        let (mut next, mut visited) = (Some(from), 0);
+        while let Some(start) = next.filter(|_| visited < PIECE) {
+            let (nodes, end) = array.bucket_at(start);
+            // SAFETY: nodes in the table are alive.
+            nodes.filter(|node| unsafe { node.as_ref() }.slot.hash.get() >= from).for_each(|node| {
+                visited += 1;
+                visit(node);
+            });
+            // An empty bucket counts, too.
+            visited += 1;
+            next = end;
+        }
+        next
+    }
+
+    pub(super) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Removes the entries for which `condition` returns true. Leaves its read section between
+    /// pieces. `condition` runs outside of locks.
+    pub(super) fn remove_all(&self, cause: RemovalCause, mut condition: impl FnMut(&Node<K, V, L>) -> bool) {
+        for index in 0..self.shards.len() {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let mut update = self.update();
+                let mut found = Vec::new();
+                next = self.visit_piece(index, from, update.guard(), |node| {
+                    // SAFETY: nodes in the table are alive.
+                    if condition(unsafe { node.as_ref() }) {
+                        found.push(node);
+                    }
+                });
+                for node in found {
+                    update.remove_exactly(node, cause, cause == RemovalCause::Explicit);
+                }
+            }
+        }
+    }
+
+    /// Removes the entries that have expired. Returns whether there are others that can expire.
+    fn remove_expired_at(&self, now: u64) -> bool {
+        let mut others = false;
+        self.remove_all(RemovalCause::Expired, |node| {
+            let deadline = node.lifespan.deadline();
+            others |= now < deadline && deadline < NEVER;
+            deadline <= now
+        });
+        others
+    }
+
+    /// See [`Cache::run_pending_tasks`](super::Cache::run_pending_tasks).
+    pub(super) fn run_pending_tasks(&self) {
+        if let Some(now) = self.now() {
+            self.remove_expired_at(now);
+        }
+        self.free_detached_entries();
+        Update::free_all_retired(self);
+    }
+
+    /// Changes the capacity. Evicts entries until they fit.
+    pub(super) fn set_capacity(&self, capacity: u64) {
+        let mut shards = (0..self.shards.len()).cycle();
+        let now = self.now();
+        while !self.limit.try_set_capacity(capacity) {
+            let mut update = self.update();
+            let index = shards.next().expect("there is a shard");
+            // If nothing is left, other threads are about to insert or to remove entries.
+            if update.evict_one(index, now) == 0 && self.len() == 0 {
+                drop(update);
+                yield_now();
+            }
+        }
+    }
+
+    /// Removes all entries that were inserted before the call, cancels all loads, and forgets what
+    /// was evicted.
+    pub(super) fn invalidate_all(&self) {
+        // Relaxed: a heuristic.
+        self.has_detached.store(true, Relaxed);
+        let mut has_detached = false;
+        let mut is_failed = false;
+        {
+            let mut update = self.update();
+            for index in 0..self.shards.len() {
+                match update.detach_all(index) {
+                    Some(detached) => has_detached |= detached,
+                    None => is_failed = true,
+                }
+            }
+        }
+        if is_failed {
+            self.remove_all(RemovalCause::Explicit, |_| true);
+        }
+        if has_detached {
+            if let Some(own) = self.own.get() {
+                background::free_detached(Weak::clone(own));
+            }
+        }
+    }
+
+    fn free_detached_entries(&self) {
+        // Relaxed: a heuristic. Whoever detaches entries meanwhile has another call made.
+        self.has_detached.store(false, Relaxed);
+        for index in 0..self.shards.len() {
+            while self.update().free_detached(index, SLICE) > 0 {}
+        }
+    }
+
+    /// Frees some detached entries, so that they make room before others are evicted.
+    #[inline(always)]
+    fn free_some_detached(&self) {
+        // Relaxed: a heuristic.
+        if self.has_detached.load(Relaxed) {
+            cold_path();
+            let _ = (0..self.shards.len()).find(|&index| self.update().free_detached(index, SLICE) > 0);
+        }
+    }
 }
 
 impl<K, V, S, L: Lifespan> Core<K, V, S, L>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Finds the value of a key, marks its entry, and counts the lookup.
     #[inline(always)]
-    pub(super) fn visit<'g, Q>(&'g self, hash: table::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V>
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        let entry = self.find(hash, key, Purpose::Hit, guard).map(|node| &node.value);
-        if let Some(recorder) = &self.recorder {
-            recorder.record(entry.is_some(), guard);
-        }
-        let entry = entry?;
-        entry.slot.visit();
-        Some(&entry.value)
+    pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> bucket::Hash {
+        bucket::Hash::new(self.hasher.hash_one(key))
     }
 
-    /// The same for entries that may expire, which read the clock. Not inlined, so that there is
-    /// only one lookup in the code of [`Cache::get`](super::Cache::get), which is inlined then.
-    #[inline(never)]
-    pub(super) fn visit_expiring<'g, Q>(&'g self, hash: table::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V>
+    /// Finds the value of a key, marks its entry, and counts the lookup.
+    #[inline(always)]
+    pub(super) fn visit<'g, Q>(&'g self, hash: bucket::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V, L>>
     where
         Q: Equivalent<K> + ?Sized,
     {
-        self.visit(hash, key, guard)
+        let node = self.find(hash, key, Purpose::Hit, guard);
+        if let Some(recorder) = &self.recorder {
+            recorder.record(node.is_some(), guard);
+        }
+        let node = node?;
+        node.slot.visit();
+        Some(node)
     }
 
     /// Finds an entry that has not expired.
     #[inline(always)]
     pub(super) fn find<'g, Q>(
         &'g self,
-        hash: table::Hash,
+        hash: bucket::Hash,
         key: &Q,
         purpose: Purpose,
         guard: &'g Guard,
@@ -224,477 +386,131 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        self.map.find_hashed(hash, key, guard).filter(|node| self.is_alive(&node.value, purpose))
+        let node = self.table(hash).array(guard).find(hash, |node| key.equivalent(&node.key))?;
+        // SAFETY: found under the guard. A node that is removed stays alive as long as the guard.
+        Some(unsafe { node.as_ref() }).filter(|node| self.is_alive(node, purpose))
     }
 
-    /// Sets the value of a key, as [`Cache::insert`](super::Cache::insert) does.
-    pub(super) fn set(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>> {
-        let (hash, guard) = (self.map.hash(&key), read());
-        self.cancel_load(hash, &key, &guard);
-        self.insert(hash, key, value, &guard).map(|_| ())
-    }
-
-    /// Cancels the load of a key, before an update that replaces what it would insert.
-    #[inline]
-    pub(super) fn cancel_load<Q>(&self, hash: table::Hash, key: &Q, guard: &Guard)
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        if self.flights.may_be_any() {
-            self.map.table.assert_unlocked();
-            self.flights.cancel(hash, key, guard);
-        }
-    }
-
-    /// Cancels the load of a key, before its entry is removed.
-    pub(super) fn cancel_load_for_removal<Q>(&self, hash: table::Hash, key: &Q, guard: &Guard)
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        // The program may have changed what loaders read just before, by a store. Pairs with the
-        // full barrier of the update that inserts a flight: either this sees the flight, or its
-        // loader sees that store. An update that inserts goes without it, because a load keeps the
-        // entry that it finds. Only if the load began while that store was not visible yet, and
-        // the entry is gone again before the load ends, is an older value kept.
-        // litmus: flight-begun
-        full_fence();
-        self.cancel_load(hash, key, guard);
-    }
-
-    /// Cancels all loads, before all entries are removed.
-    pub(super) fn cancel_all_loads(&self) {
-        // As above.
-        // litmus: flight-begun
-        full_fence();
-        self.map.table.assert_unlocked();
-        self.flights.cancel_all();
-    }
-
-    /// Removes the entry of a key, as [`Cache::invalidate`](super::Cache::invalidate) does. Returns
-    /// it, also if it has expired.
-    pub(super) fn invalidate<'g, Q>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g Entry<V, L>>
-    where
-        Q: Hash + Equivalent<K> + ?Sized,
-    {
-        let hash = self.map.hash(key);
-        self.cancel_load_for_removal(hash, key, guard);
-        self.remove(hash, key, guard).map(|node| &node.value)
-    }
-
-    /// Makes an entry. Calls the weigher and the function of the expiry.
+    /// Makes a node. Calls the weigher and the function of the expiry.
     #[inline(always)]
-    pub(super) fn make(&self, key: &K, value: V) -> Entry<V, L> {
-        let weight = self.weigh(key, &value);
-        let deadlines = self.expiry.as_ref().map(|expiry| expiry.deadlines(key, &value));
-        let (deadline, last_deadline) = deadlines.unwrap_or((NEVER, NEVER));
-        Entry { value, lifespan: L::new(deadline, last_deadline), slot: Slot::new(weight) }
+    pub(super) fn make(&self, hash: bucket::Hash, key: K, value: V) -> Box<Node<K, V, L>> {
+        let weight = self.weigh(&key, &value);
+        let times = self.expiry.as_ref().map_or(Times::NEVER, |expiry| expiry.times(&key, &value, None));
+        Node::new(hash, key, value, weight, times)
     }
 
     /// Puts an entry into the cache, in place of one with the same key. Returns it if it is heavier
     /// than the cache; then one with the same key is removed.
-    pub(super) fn insert<'g>(
-        &'g self,
-        hash: table::Hash,
-        key: K,
-        value: V,
-        guard: &'g Guard,
-    ) -> Result<&'g Node<K, V, L>, TooHeavy<K, V>> {
-        self.map.table.prefetch_head(hash, guard);
-        let entry = self.make(&key, value);
-        let node = Node::new(hash, key, entry);
-        match self.put(node, None, guard) {
-            Put::Done(node) => Ok(node),
-            Put::OutOfDate => unreachable!("it comes from no load"),
-            Put::TooHeavy(node) => {
-                let (key, entry) = node.into_parts();
-                self.cancel_load_for_removal(hash, &key, guard);
-                self.remove(hash, &key, guard);
-                Err(TooHeavy { key, value: entry.value, weight: entry.slot.weight })
-            }
-        }
-    }
-
-    /// Inserts a value that was loaded, unless it is too heavy, or out of date.
-    pub(super) fn insert_loaded(&self, hash: table::Hash, key: K, value: V, lead: &Lead<'_, K, V>) {
-        let entry = self.make(&key, value);
-        self.put(Node::new(hash, key, entry), Some(lead), &read());
-    }
-
-    /// Inserts a node. One that comes from a load, that of `lead`, is inserted only if it is not
-    /// out of date.
-    fn put<'g>(
-        &'g self,
-        mut node: Box<Node<K, V, L>>,
-        lead: Option<&Lead<'_, K, V>>,
-        guard: &'g Guard,
-    ) -> Put<'g, K, V, L> {
-        let hash = node.link().hash();
-        loop {
-            let old = self.map.find_hashed(hash, &node.key, guard);
-            let is_alive = |old: &Node<K, V, L>| self.is_alive(&old.value, Purpose::Peek);
-            if lead.is_some_and(|lead| lead.is_cancelled() || old.is_some_and(is_alive)) {
-                return Put::OutOfDate;
-            }
-            if node.value.slot.weight > self.capacity() {
-                return Put::TooHeavy(node);
-            }
-            match self.put_instead(old, node, lead, guard) {
-                Ok(node) => return Put::Done(node),
-                Err(unused) => node = unused,
-            }
-        }
-    }
-
-    /// Inserts a node in place of exactly the entry `old`, or of none. Returns the node if this
-    /// fails: another thread has inserted, replaced, removed or evicted the key, other threads hold
-    /// the room, or the load of this lead was cancelled. Then the caller looks at the key, the
-    /// capacity and the lead again.
-    pub(super) fn put_instead<'g>(
-        &'g self,
-        old: Option<&'g Node<K, V, L>>,
-        node: Box<Node<K, V, L>>,
-        lead: Option<&Lead<'_, K, V>>,
-        guard: &'g Guard,
-    ) -> PutInstead<'g, K, V, L> {
-        let weight = node.value.slot.weight;
-        let old_weight = old.map_or(0, |old| old.value.slot.weight);
-        let missing = weight.saturating_sub(old_weight);
-        let incoming = Incoming::new(self, node, old, guard);
-        let Some(reservation) = self.reserve(missing, &incoming, guard) else { return Err(incoming.into_box()) };
-        // After all code of the user that runs before the insertion, except for `Eq` of keys.
-        let permit = lead.map(Lead::permit);
-        if matches!(permit, Some(None)) {
-            return Err(incoming.into_box());
-        }
-        match old {
-            None => {
-                let is_inserted = incoming.insert();
-                drop(permit);
-                if is_inserted {
-                    reservation.use_up(weight);
-                    // SAFETY: it was inserted.
-                    let (node, is_queued) = unsafe { incoming.into_node() };
-                    if !is_queued {
-                        self.admit(node, None);
-                    }
-                    self.schedule_sweep(node);
-                    return Ok(node);
-                }
-            }
-            Some(old) => {
-                if let Place::Occupied(place) = self.map.entry_of(old, guard) {
-                    // SAFETY: a node of this map's type that no box owns any more, as in
-                    // `Incoming::insert`.
-                    let old_link = unsafe { place.replace(incoming.link) };
-                    drop(permit);
-                    // SAFETY: it is in the map.
-                    let (node, _) = unsafe { incoming.into_node() };
-                    reservation.use_up(missing);
-                    self.admit(node, Some(old));
-                    self.limit.release(old_weight.saturating_sub(weight));
-                    // SAFETY: this thread has unlinked it, and taken it out of its queue.
-                    unsafe { self.map.retire(old_link, guard) };
-                    self.schedule_sweep(node);
-                    return Ok(node);
-                }
-            }
-        }
-        Err(incoming.into_box())
-    }
-
-    /// Schedules a sweep if an entry that was just inserted can expire.
-    #[inline(always)]
-    fn schedule_sweep(&self, node: &Node<K, V, L>) {
-        let can_expire = L::IS_LIMITED && node.value.lifespan.deadline() < NEVER;
-        if let Some(expiry) = self.expiry.as_ref().filter(|_| can_expire) {
-            expiry.schedule();
-        }
-    }
-
-    /// Puts an entry that is in the map into a queue, and takes the one that it has replaced out of
-    /// its queue. A replaced entry passes its visits on.
-    #[inline(always)]
-    fn admit(&self, node: &Node<K, V, L>, replaced: Option<&Node<K, V, L>>) {
-        let hash = node.link().hash();
-        let mut queues = self.queues(hash);
-        let mut visits = 0;
-        if let Some(old) = replaced {
-            // SAFETY: an entry of this shard, which the caller has unlinked, and which its guard
-            // keeps alive.
-            visits = unsafe { queues.unlink(slot_of(old)) };
-            if old.value.slot.is_visited() {
-                node.value.slot.visit();
-            }
-        }
-        // SAFETY: an entry of this shard, by its hash, which the caller's guard keeps alive now. It
-        // is retired only after `unlink`.
-        unsafe { queues.admit(slot_of(node), hash.get(), visits) };
-    }
-
-    /// Takes room of this weight for an entry. Evicts others until there is enough, beginning in
-    /// its shard. Returns `None` if [`Core::evict`] found nothing. Then the caller checks the
-    /// capacity, and tries again.
-    fn reserve<'c>(
-        &'c self,
-        weight: u64,
-        incoming: &Incoming<'c, K, V, S, L>,
-        guard: &Guard,
-    ) -> Option<Reservation<'c>> {
-        let shard = self.shard_of(incoming.node().link().hash());
-        let mut reservation = self.limit.reservation();
-        let mut now = None;
-        loop {
-            let missing = weight.saturating_sub(reservation.held);
-            if self.limit.try_take(missing) {
-                reservation.held += missing;
-                return Some(reservation);
-            }
-            // Read once, before this thread holds any room: the clock may be code of the user, and
-            // insert.
-            let now = *now.get_or_insert_with(|| self.now());
-            match self.evict(shard, Some((incoming, missing)), now, guard) {
-                // Kept, so that no other thread gets it first.
-                Some(released) => reservation.held += released,
-                None => {
-                    reservation.release();
-                    yield_now();
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// Returns the time by the clock of the cache, if entries expire.
-    fn now(&self) -> Option<u64> {
-        self.expiry.as_ref().map(Expiry::now)
-    }
-
-    /// Evicts one entry, in most cases from the given shard. `now` is from [`Core::now`]. Returns
-    /// the weight that it has released for the caller, which still counts. Returns `None` if each
-    /// shard was empty, apart from the entry that the incoming one replaces, or the next entry to
-    /// evict is one that another thread is inserting or removing.
-    ///
-    /// If the evicted entry makes enough room for the incoming one, that may be queued at once, so
-    /// that the shard need not be locked again. A thread that pops it before it is in the map puts
-    /// it back.
-    fn evict(
-        &self,
-        shard: usize,
-        incoming: Option<Need<'_, '_, K, V, S, L>>,
-        now: Option<u64>,
-        guard: &Guard,
-    ) -> Option<u64> {
-        // Now, and not when a popped entry is unlinked: that must not panic.
-        self.map.table.assert_unlocked();
-        (0..self.shards.len()).find_map(|next| {
-            let shard = &self.shards[(shard + next) & (self.shards.len() - 1)];
-            // The incoming entry belongs to the first shard, and is queued only there.
-            self.evict_from(shard, now, incoming.filter(|_| next == 0), guard)
-        })
-    }
-
-    /// Evicts one entry from a shard; see [`Core::evict`].
-    #[inline(always)]
-    fn evict_from(
-        &self,
-        shard: &Shard,
-        now: Option<u64>,
-        incoming: Option<Need<'_, '_, K, V, S, L>>,
-        guard: &Guard,
-    ) -> Option<u64> {
-        let mut queues = lock(shard);
-        if let Some((incoming, _)) = incoming {
-            queues.prefetch_ghost(incoming.node().link().hash().get());
-        }
-        let is_expired = |slot| {
-            // SAFETY: an entry of this cache in a queue, which is alive.
-            let node: &Node<K, V, L> = unsafe { node_of(slot) };
-            now.is_some_and(|now| node.value.lifespan.deadline() <= now)
-        };
-        let kept = incoming.and_then(|(incoming, _)| incoming.replaced);
-        let popped = queues.pop(kept, is_expired)?;
-        // SAFETY: an entry of this cache, which is alive as long as the guard: see `Queues::pop`.
-        let node: &Node<K, V, L> = unsafe { node_of(popped.slot) };
-        let unlinked = match self.map.table.try_unlink(node.link(), guard) {
-            Ok(unlinked) => unlinked.map(|unlinked| (unlinked.link, Some(unlinked.waiters))),
-            Err(Unsettled) => {
-                // Waits for the bucket, so not under the lock of the shard.
-                drop(queues);
-                let unlinked = self.map.unlink_exactly(node, guard);
-                queues = lock(shard);
-                unlinked.map(|link| (link, None))
-            }
-        };
-        let Some((link, waiters)) = unlinked else {
-            // It is not in the map. Either another thread has removed it and will take it out of
-            // its queue, or another thread has queued it and is about to insert it.
-            // SAFETY: popped from this shard in this section.
-            unsafe { queues.put_back(popped.slot) };
-            return None;
-        };
-        if popped.expired {
-            queues.expired += 1;
-        } else {
-            queues.evicted += 1;
-            if !eviction::is_protected(popped.queue) {
-                queues.remember(node.link().hash().get());
-            }
-        }
-        let weight = node.value.slot.weight;
-        if let Some((incoming, _)) = incoming.filter(|&(_, missing)| weight >= missing) {
-            incoming.queue(&mut queues);
-        }
-        self.prefetch_evictions(&mut queues, popped.queue, guard);
-        // Unlocking the mutex is the read-modify-write operation that `wake` requires: it has to
-        // see whether threads sleep.
-        drop(queues);
-        if let Some(waiters) = waiters {
-            waiters.wake();
-        }
-        // SAFETY: this thread has unlinked it, and has taken it out of its queue. Its state stays
-        // `Popped`: only the thread that has unlinked an entry, or popped it, changes its state.
-        unsafe { self.map.retire(link, guard) };
-        if self.on_evict.is_none() {
-            return Some(weight);
-        }
-        // Released first, because the listener may insert.
-        self.limit.release(weight);
-        self.report(node, if popped.expired { Eviction::Expired } else { Eviction::Capacity });
-        Some(0)
-    }
-
-    /// Passes an entry that this thread has removed to the listener. A panic ends only this call.
-    fn report(&self, node: &Node<K, V, L>, why: Eviction) {
-        if let Some(listener) = &self.on_evict {
-            contain(|| listener(&node.key, &node.value.value, why));
-        }
-    }
-
-    /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
-    /// waits for memory: prefetches the third entry of the queue; for the second, the head of its
-    /// bucket and its ghosts; for the first, the link at which its chain begins.
-    ///
-    /// Without this, an eviction from a large shard waits for most of these one after the other,
-    /// because its locked instructions keep loads from overlapping.
-    #[inline(always)]
-    fn prefetch_evictions(&self, queues: &mut Queues, queue: usize, guard: &Guard) {
-        if queues.len() < MIN_PREFETCHED {
-            return;
-        }
-        let [first, second, third] = queues.upcoming(queue);
-        // SAFETY: entries of this cache in queues are alive, at least until the guard is dropped.
-        let hash = |slot| unsafe { node_of::<K, V, L>(slot) }.link().hash();
-        if let Some(slot) = third {
-            prefetch_node::<K, V, L>(slot);
-        }
-        if let Some(hash) = second.map(hash) {
-            queues.prefetch_ghost(hash.get());
-            self.map.table.prefetch_head(hash, guard);
-        }
-        if let Some(hash) = first.map(hash) {
-            self.map.table.prefetch_first_link(hash, guard);
-        }
-    }
-
-    /// Removes the entry of a key, also if it has expired.
-    pub(super) fn remove<'g, Q>(&'g self, hash: table::Hash, key: &Q, guard: &'g Guard) -> Option<&'g Node<K, V, L>>
+    pub(super) fn insert(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>>
     where
-        Q: Equivalent<K> + ?Sized,
+        K: Hash + Eq,
     {
-        let link = self.map.table.remove(hash, self.map.has_key(key), guard)?;
-        // SAFETY: this thread has unlinked it, and its guard keeps it alive.
-        Some(unsafe { self.forget(link, guard) })
-    }
-
-    /// Removes exactly this entry, and returns whether it was in the cache.
-    pub(super) fn remove_exactly(&self, node: &Node<K, V, L>, guard: &Guard) -> bool {
-        let Some(link) = self.map.unlink_exactly(node, guard) else { return false };
-        // SAFETY: this thread has just unlinked it.
-        unsafe { self.forget(link, guard) };
-        true
-    }
-
-    /// Takes an entry that this thread has unlinked out of its queue, releases its weight, and
-    /// retires it.
-    ///
-    /// # Safety
-    ///
-    /// The caller has unlinked it from the map in the section of the guard.
-    unsafe fn forget<'g>(&'g self, link: NonNull<Link>, guard: &'g Guard) -> &'g Node<K, V, L> {
-        // SAFETY: a node of this map, which is retired at the end of this function, or later by the
-        // caller: alive as long as the guard.
-        let node = unsafe { self.map.node(link) };
-        // SAFETY: an entry of this shard, which the caller has unlinked.
-        unsafe { self.queues(node.link().hash()).unlink(slot_of(node)) };
-        self.limit.release(node.value.slot.weight);
-        // SAFETY: unlinked by this thread, and no longer in a queue.
-        unsafe { self.map.retire(link, guard) }
-    }
-
-    /// Removes the entries for which `condition` returns true, and calls `removed` with each.
-    /// Leaves its read section between pieces.
-    pub(super) fn remove_all(&self, condition: impl Fn(&Node<K, V, L>) -> bool, removed: impl Fn(&Node<K, V, L>)) {
-        let mut next = Some(0);
-        while let Some(cursor) = next {
-            let guard = read();
-            next = self.map.table.scan(cursor, PIECE, &guard, |link| {
-                // SAFETY: reached in this map's table under the guard.
-                let node: &Node<K, V, L> = unsafe { self.map.node(link) };
-                if condition(node) && self.remove_exactly(node, &guard) {
-                    removed(node);
-                }
-            });
-        }
-    }
-
-    /// Removes the entries that have expired. Returns whether there are others that can expire.
-    fn remove_expired_at(&self, now: u64) -> bool {
-        let others = Cell::new(false);
-        let expired = |node: &Node<K, V, L>| {
-            let deadline = node.value.lifespan.deadline();
-            others.set(others.get() || (now < deadline && deadline < NEVER));
-            deadline <= now
-        };
-        self.remove_all(expired, |node| {
-            self.queues(node.link().hash()).expired += 1;
-            self.report(node, Eviction::Expired);
-        });
-        others.get()
-    }
-
-    /// See [`Cache::remove_expired`](super::Cache::remove_expired).
-    pub(super) fn remove_expired(&self) {
-        if let Some(now) = self.now() {
-            self.remove_expired_at(now);
-        }
-    }
-
-    /// Changes the capacity. Evicts entries until they fit.
-    pub(super) fn set_capacity(&self, capacity: u64) {
-        self.map.table.assert_unlocked();
-        let mut shards = (0..self.shards.len()).cycle();
-        while !self.limit.try_set_capacity(capacity) {
-            let shard = shards.next().expect("there is a shard");
-            match self.evict(shard, None, self.now(), &read()) {
-                Some(released) => self.limit.release(released),
-                // Other threads are about to insert or to remove entries.
-                None => yield_now(),
+        let hash = self.hash(&key);
+        let node = self.make(hash, key, value);
+        let mut update = self.update();
+        match update.put(node, &Condition::Always) {
+            Ok(_) => Ok(()),
+            Err(Unput::Refused(_)) => unreachable!("there is no condition"),
+            Err(Unput::TooHeavy(node)) => {
+                update.remove(hash, &node.key);
+                drop(update);
+                let weight = node.slot.weight;
+                let (key, value) = node.into_parts();
+                Err(TooHeavy { key, value, weight })
             }
         }
-    }
-
-    /// Removes all entries that were inserted before the call, and forgets what was evicted.
-    pub(super) fn clear(&self) {
-        self.remove_all(|_| true, |_| {});
-        self.shards.iter().for_each(|shard| lock(shard).forget_ghosts());
     }
 }
 
-impl<K, V, S, L: Lifespan> Sweep for Core<K, V, S, L>
+impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
+    /// Inserts a node on a condition, in place of one with the same key, and cancels the loads of
+    /// the key. Returns the node that is in the cache now.
+    pub(super) fn put(&mut self, mut node: Box<Node<K, V, L>>, condition: &Condition<'_, K, V, L>) -> Put<K, V, L>
+    where
+        K: Eq,
+    {
+        let core = self.core;
+        let (hash, weight) = (node.slot.hash, node.slot.weight);
+        let index = core.shard_of(hash);
+        core.free_some_detached();
+        // All code of the user, before this thread holds any room.
+        let now = core.now();
+        let mut compared = self.compare_for(&mut node);
+        loop {
+            let mut locked = core.lock(index);
+            locked.prefetch_ghost(hash);
+            let Ok(old) = locked.verify(hash, &compared) else {
+                locked.unlock();
+                self.reservation.release();
+                compared = self.compare_for(&mut node);
+                continue;
+            };
+            if !condition.is_met(old, &locked) {
+                locked.unlock();
+                return Err(Unput::Refused(node));
+            }
+            if weight > core.limit.capacity() {
+                locked.unlock();
+                return Err(Unput::TooHeavy(node));
+            }
+            // SAFETY: in the table, and alive as long as the guard.
+            let old_weight = old.map_or(0, |old| unsafe { old.as_ref() }.slot.weight);
+            let missing = weight.saturating_sub(old_weight);
+            let room = self.make_room(&mut locked, index, missing, old, now);
+            if room != Room::Enough {
+                locked.unlock();
+                if room == Room::NoneHere && !self.evict_elsewhere(index, missing, now) {
+                    // Other threads are about to insert or to remove entries.
+                    self.reservation.release();
+                    yield_now();
+                }
+                continue;
+            }
+            match condition {
+                Condition::Loaded(flight) => _ = locked.remove_flight(flight),
+                Condition::Always | Condition::Instead(_) => locked.cancel(hash, &mut self.cancelled),
+            }
+            let node = NonNull::from(Box::leak(node));
+            match old {
+                None => locked.insert(node, self.guard()),
+                Some(old) => {
+                    locked.replace(old, node);
+                    self.left(&mut locked, index, old, RemovalCause::of(old, now, RemovalCause::Replaced));
+                }
+            }
+            locked.unlock();
+            self.reservation.use_up(missing);
+            core.limit.release(old_weight.saturating_sub(weight));
+            core.schedule_sweep(node);
+            return Ok(node);
+        }
+    }
+
+    /// Compares the key of a node that is about to be inserted, outside of locks. Sets the lifetime
+    /// of an entry that replaces another one, if that depends on it.
+    #[inline(always)]
+    fn compare_for(&self, node: &mut Node<K, V, L>) -> Compared<Node<K, V, L>>
+    where
+        K: Eq,
+    {
+        let compared = self.compare(node.slot.hash, &node.key);
+        let expiry = self.core.expiry.as_ref().filter(|expiry| expiry.after_update.is_some());
+        if let Some((expiry, found)) = expiry.zip(compared.found) {
+            // SAFETY: found under the guard.
+            let found = unsafe { found.as_ref() };
+            let replaced = self.core.is_alive(found, Purpose::Peek).then(|| expiry.time_left(found));
+            node.lifespan = L::new(expiry.times(&node.key, &node.value, replaced));
+        }
+        compared
+    }
+}
+
+impl<K, V, S, L> Swept for Core<K, V, S, L>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher + Send + Sync,
+    K: Send + Sync,
+    V: Send + Sync,
+    S: Send + Sync,
+    L: Lifespan,
 {
     fn sweep(&self) -> bool {
         let Some(expiry) = &self.expiry else { return false };
@@ -702,5 +518,23 @@ where
         let now = expiry.now();
         expiry.begin_sweep();
         self.remove_expired_at(now) && expiry.reschedule()
+    }
+
+    fn free_detached(&self) {
+        self.free_detached_entries();
+    }
+
+    fn drain(&self, shard: usize) {
+        Update::drain(self, shard);
+    }
+}
+
+impl<K, V, S, L: Lifespan> Drop for Core<K, V, S, L> {
+    fn drop(&mut self) {
+        for (table, shard) in self.tables.iter_mut().zip(&mut self.shards) {
+            // SAFETY: this thread alone uses the cache, each node is freed once, and a panic in a
+            // destructor does not keep the others from being freed.
+            unsafe { free_all(table, shard, |node| _ = contain(|| Node::free(node))) };
+        }
     }
 }

@@ -4,20 +4,23 @@
 //! reads no clock. An entry that cannot expire has the deadline [`NEVER`], so that a hit on it
 //! reads no clock either.
 
-use std::sync::{OnceLock, Weak};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use relativist_core::sync::{AtomicBool, Relaxed, full_fence};
 
-use super::entry::{Lifespan, NEVER};
+use super::background::{self, Swept};
+use super::node::{Lifespan, NEVER, Node, Times};
 
-pub(super) type After<K, V> = Box<dyn Fn(&K, &V) -> Option<Duration> + Send + Sync>;
+pub(super) type AfterCreate<K, V> = Box<dyn Fn(&K, &V) -> Option<Duration> + Send + Sync>;
+/// Also gets the time that the entry has left.
+pub(super) type AfterUse<K, V> = Box<dyn Fn(&K, &V, Option<Duration>) -> Option<Duration> + Send + Sync>;
 pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
-/// A hit postpones the deadline of an idle entry only if it moves by this part of the time to idle.
+/// A hit moves the deadline of an entry only if it moves by this part of the time that is left then.
 /// So hits on an entry that is used all the time write only now and then, and an entry may expire
 /// earlier by this part.
-pub(super) const IDLE_STEPS: u32 = 64;
+pub(super) const STEPS: u64 = 64;
 
 /// Why an entry is looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,22 +31,18 @@ pub(super) enum Purpose {
     Peek,
 }
 
-/// A cache whose entries expire.
-pub(super) trait Sweep: Send + Sync {
-    /// Frees the entries that have expired. Returns whether another sweep must be scheduled.
-    fn sweep(&self) -> bool;
-}
-
 pub(super) struct Expiry<K, V> {
     /// The time to live of all entries.
     pub(super) live: Option<Duration>,
     pub(super) idle: Option<Duration>,
     /// The time to live of an entry.
-    pub(super) after: Option<After<K, V>>,
+    pub(super) after_create: Option<AfterCreate<K, V>>,
+    pub(super) after_read: Option<AfterUse<K, V>>,
+    pub(super) after_update: Option<AfterUse<K, V>>,
+    /// The age from which a load refreshes an entry.
+    pub(super) refresh: Option<Duration>,
     pub(super) clock: Option<Clock>,
     pub(super) start: Instant,
-    /// The cache, set when it is built.
-    pub(super) cache: OnceLock<Weak<dyn Sweep>>,
     /// Whether the background thread is going to sweep the cache. It does so only while there are
     /// entries that can expire, so that it need not look at idle caches.
     is_scheduled: AtomicBool,
@@ -54,17 +53,23 @@ impl<K, V> Expiry<K, V> {
         Self {
             live: None,
             idle: None,
-            after: None,
+            after_create: None,
+            after_read: None,
+            after_update: None,
+            refresh: None,
             clock: None,
             start: Instant::now(),
-            cache: OnceLock::new(),
             is_scheduled: AtomicBool::new(false),
         }
     }
 
-    /// Returns whether entries can expire.
+    /// Returns whether entries can expire, or be refreshed.
     pub(super) fn is_limited(&self) -> bool {
-        self.live.is_some() || self.idle.is_some() || self.after.is_some()
+        [self.live, self.idle, self.refresh].iter().any(Option::is_some) || self.has_own_lifetimes()
+    }
+
+    fn has_own_lifetimes(&self) -> bool {
+        self.after_create.is_some() || self.after_read.is_some() || self.after_update.is_some()
     }
 
     /// Starts the clock. Returns `None` if no entry can expire.
@@ -82,26 +87,20 @@ impl<K, V> Expiry<K, V> {
         const UNKNOWN_LIFE: Duration = Duration::from_secs(4);
         const MIN: Duration = Duration::from_millis(50);
         const MAX: Duration = Duration::from_secs(30);
-        let unknown = self.after.as_ref().map(|_| UNKNOWN_LIFE);
+        let unknown = self.has_own_lifetimes().then_some(UNKNOWN_LIFE);
         let life = [self.live, self.idle, unknown].into_iter().flatten().min().unwrap_or_default();
         (life / 4).clamp(MIN, MAX)
     }
 
-    /// Schedules a sweep, if there is none. The caller has just inserted an entry that can expire.
+    /// Schedules a sweep of the cache, if there is none. The caller has just inserted an entry that
+    /// can expire.
     #[inline]
-    pub(super) fn schedule(&self) {
+    pub(super) fn schedule(&self, cache: impl FnOnce() -> Option<Weak<dyn Swept>>) {
         // Relaxed: the update that has inserted the entry is a full barrier. Pairs with the fence
         // in `begin_sweep`: either this sees that no sweep will come, or the sweep sees the entry.
-        if !self.is_scheduled.load(Relaxed) {
-            self.schedule_first();
-        }
-    }
-
-    #[cold]
-    fn schedule_first(&self) {
-        if self.reschedule() {
-            if let Some(cache) = self.cache.get() {
-                super::background::add(Weak::clone(cache), self.interval());
+        if !self.is_scheduled.load(Relaxed) && self.reschedule() {
+            if let Some(cache) = cache() {
+                background::sweep(cache, self.interval());
             }
         }
     }
@@ -127,40 +126,74 @@ impl<K, V> Expiry<K, V> {
         nanoseconds(now.saturating_duration_since(self.start)).min(NEVER - 1)
     }
 
-    /// Returns whether an entry has not expired. A hit also postpones the deadline of an entry that
-    /// may be idle only for some time.
+    /// Returns whether an entry has not expired. A hit may move its deadline.
     #[inline]
-    pub(super) fn is_alive(&self, lifespan: &impl Lifespan, purpose: Purpose) -> bool {
-        let deadline = lifespan.deadline();
-        deadline == NEVER || self.is_alive_now(lifespan, deadline, purpose)
+    pub(super) fn is_alive<L: Lifespan>(&self, node: &Node<K, V, L>, purpose: Purpose) -> bool {
+        let deadline = node.lifespan.deadline();
+        // A function may end the life of an entry that never expires.
+        let is_fixed = deadline == NEVER && (self.after_read.is_none() || purpose == Purpose::Peek);
+        is_fixed || self.is_alive_now(node, deadline, purpose)
     }
 
-    fn is_alive_now(&self, lifespan: &impl Lifespan, deadline: u64, purpose: Purpose) -> bool {
+    fn is_alive_now<L: Lifespan>(&self, node: &Node<K, V, L>, deadline: u64, purpose: Purpose) -> bool {
         let now = self.now();
         if now >= deadline {
             return false;
         }
-        match (self.idle, purpose) {
-            (Some(idle), Purpose::Hit) => {
-                lifespan.postpone(now.saturating_add(nanoseconds(idle)), nanoseconds(idle / IDLE_STEPS));
+        if purpose == Purpose::Hit && (self.idle.is_some() || self.after_read.is_some()) {
+            let left = time_left(deadline, now);
+            let own = self.after_read.as_ref().map(|after| after(&node.key, &node.value, left));
+            let next = after(now, self.idle).min(after(now, own.flatten()));
+            if deadline.abs_diff(next) > (next - now) / STEPS {
+                node.lifespan.set_deadline(next);
             }
-            (None, _) | (_, Purpose::Peek) => {}
         }
         true
     }
 
-    /// Returns the deadline of a new entry, and the latest one to which hits may postpone it.
-    pub(super) fn deadlines(&self, key: &K, value: &V) -> (u64, u64) {
-        let own = self.after.as_ref().and_then(|after| after(key, value));
-        let live = [self.live, own].into_iter().flatten().min();
-        if live.is_none() && self.idle.is_none() {
-            return (NEVER, NEVER);
+    /// Returns how long an entry has left, if it expires.
+    pub(super) fn time_left<L: Lifespan>(&self, node: &Node<K, V, L>) -> Option<Duration> {
+        let deadline = node.lifespan.deadline();
+        if deadline == NEVER { None } else { time_left(deadline, self.now()) }
+    }
+
+    /// Returns the times of a new entry. `replaced` is the time that the entry has left which it
+    /// replaces, if there is one.
+    pub(super) fn times(&self, key: &K, value: &V, replaced: Option<Option<Duration>>) -> Times {
+        let own = match (&self.after_update, replaced) {
+            (Some(after), Some(left)) => after(key, value, left),
+            _ => self.after_create.as_ref().and_then(|after| after(key, value)),
+        };
+        if [own, self.live, self.idle, self.refresh].iter().all(Option::is_none) && self.after_read.is_none() {
+            return Times::NEVER;
         }
         let now = self.now();
-        let after = |time: Option<Duration>| time.map_or(NEVER, |time| now.saturating_add(nanoseconds(time)));
-        let last = after(live);
-        (after(self.idle).min(last), last)
+        let (live, own, idle) = (after(now, self.live), after(now, own), after(now, self.idle));
+        Times {
+            deadline: live.min(own).min(idle),
+            last_deadline: if self.after_read.is_some() { live } else { live.min(own) },
+            refresh: after(now, self.refresh),
+        }
     }
+
+    /// Claims the refresh of an entry that is old enough for it. If the refresh fails, another one
+    /// may begin after the same time.
+    pub(super) fn claim_refresh<L: Lifespan>(&self, node: &Node<K, V, L>) -> bool {
+        let due = node.lifespan.refresh();
+        if due == NEVER {
+            return false;
+        }
+        let now = self.now();
+        now >= due && node.lifespan.set_refresh(due, after(now, self.refresh))
+    }
+}
+
+fn after(now: u64, time: Option<Duration>) -> u64 {
+    time.map_or(NEVER, |time| now.saturating_add(nanoseconds(time)))
+}
+
+fn time_left(deadline: u64, now: u64) -> Option<Duration> {
+    (deadline != NEVER).then(|| Duration::from_nanos(deadline.saturating_sub(now)))
 }
 
 /// Returns a duration in nanoseconds, which cover 584 years.

@@ -1,362 +1,265 @@
 //! Loads that are in progress, at most one per key. The first thread or task that misses a key
 //! *leads* a flight; others that miss it meanwhile *join*, and wait for its outcome.
 //!
-//! A flight is in [`Flights`] from the moment at which it has a leader until it *lands*. The leader
-//! has a [`Lead`], which lands when it is dropped: with a value if the loader returned one, without
-//! if it failed, panicked, or if the future was dropped. Then all that have joined wake up. They
-//! take the value, or look their key up again, and one of them leads the next flight.
+//! A flight is in the list of its shard until its leader has inserted the value, or something has
+//! *cancelled* it. Insertions and removals of the key do so under the lock of the shard, in the
+//! same step in which they change the entry. The leader inserts the value, and takes the flight out
+//! of the list, in one step too, if the flight is still there. So a value that was loaded before an
+//! insertion or a removal never replaces what came later, and never comes back after a removal. The
+//! caller of its loader still gets it.
 //!
-//! The leader of a new flight looks its key up once more, because the previous flight may have
-//! landed between its miss and its lead. A flight puts its value into the cache before it leaves
-//! the table. So while a key is loaded or in the cache, no second loader runs, unless a removal has
-//! come in between.
+//! A flight *lands* with the value, with an error, or with nothing: if the loader panicked, its
+//! future was dropped, or the flight was cancelled. Then all that have joined wake up. If there is
+//! neither a value nor an error, they look their key up again, and one of them leads the next
+//! flight.
 //!
-//! If the leader finds a value, it returns the value, but the flight lands without. A removal that
-//! has looked for flights before this one began may remove the entry after the leader has found it.
-//! Whoever joins after the removal must not get what was removed. So a flight passes on only what
-//! its loader has returned, and the loader began after the removal had looked for flights.
+//! The leader looks its key up once more after its flight is in the list, because another flight
+//! may have landed between its miss and its lead. If it finds the key, the flight lands with
+//! nothing.
 //!
-//! An insertion or a removal *cancels* the flight of its key: it lands the flight without a value,
-//! because the value may be out of date. Only the caller of the loader gets the value, and it is
-//! not put into the cache. All that have joined wake up, and look their key up again, so they do
-//! not depend on the leader any more. One of them may lead another flight, and its loader may run
-//! at the same time as that of the cancelled one. An insertion or a removal that comes while the
-//! value is being inserted waits for that, and then replaces or removes it.
+//! # Leaders that are not polled
+//!
+//! The future of a leader may be kept without being polled, as in `select!`, or be leaked. Those
+//! that wait must not wait for ever. When the loader could go on, it wakes its task. The flight
+//! passes this on, and notes the time. If the leader is not polled within [`PATIENCE`], one of those
+//! that wait cancels the flight, and leads the next one.
 
-use std::cell::Cell;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{Thread, ThreadId};
+use std::thread::{self, Thread, ThreadId};
+use std::time::{Duration, Instant};
 
+use relativist_bucket::Hash;
+use relativist_core::sync::{Mutex, MutexGuard};
 use relativist_core::unwind::contain;
-use relativist_rcu::{Guard, read};
 
-use crate::nodes::Nodes;
-use relativist_core::sync::{Acquire, AtomicIsize, Mutex, MutexGuard, Relaxed, Release, local};
-use relativist_table::node::Node;
-use relativist_table::{self as table, Entry};
+use super::background;
 
-local! {
-    /// Whether this thread holds a [`Permit`].
-    static INSERTS: Cell<bool> = Cell::new(false);
+/// How long those that wait leave a loader alone that could go on, but is not polled.
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+
+/// An error that those share that wait for a load.
+pub(super) type SharedError = Arc<dyn Any + Send + Sync>;
+
+pub(super) enum Outcome<V> {
+    Value(V),
+    Failed(SharedError),
+    /// The key must be looked up again.
+    Nothing,
 }
 
-/// All flights of a cache.
-pub(super) struct Flights<K, V> {
-    /// By key. The keys are always hashed by the cache, never by this map.
-    by_key: Nodes<K, Arc<Flight<V>>, BuildHasherDefault<DefaultHasher>>,
-    /// At least the number of flights in the map, so that an insertion or a removal need not look
-    /// its key up if there are none.
-    count: AtomicIsize,
+impl<V: Clone> Clone for Outcome<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Value(value) => Self::Value(value.clone()),
+            Self::Failed(error) => Self::Failed(Arc::clone(error)),
+            Self::Nothing => Self::Nothing,
+        }
+    }
 }
 
-struct Flight<V> {
-    /// Set when the flight lands or is cancelled, whichever comes first: to the value, or to none.
-    outcome: OnceLock<Option<V>>,
-    joined: Mutex<Joined>,
-    /// Locked while the value is inserted, and to cancel the flight.
-    inserting: Mutex<()>,
+pub(super) struct Flight<K, V> {
+    pub(super) hash: Hash,
+    pub(super) key: K,
+    /// Set when the flight lands.
+    outcome: OnceLock<Outcome<V>>,
+    tasks: Mutex<Tasks>,
     /// The thread that called the loader, if that is a function and not a future.
     thread: Option<ThreadId>,
 }
 
 #[derive(Default)]
-struct Joined {
+struct Tasks {
     /// The wakers of those that wait, by their numbers. A waiter that gives up takes its own out.
-    wakers: BTreeMap<u64, Waker>,
+    waiting: BTreeMap<u64, Waker>,
     next: u64,
+    leader: Option<Waker>,
+    /// When the loader could go on. `None` while it is polled, or waits for something.
+    ready_since: Option<Instant>,
+    /// Whether a [`Check`] will come.
+    is_checked: bool,
 }
 
-impl<V> Flight<V> {
-    fn new(thread: Option<ThreadId>) -> Self {
-        Self { outcome: OnceLock::new(), joined: Mutex::default(), inserting: Mutex::new(()), thread }
+impl Tasks {
+    /// Returns when to check whether the loader is polled, if tasks wait for it and no check is to
+    /// come. The caller schedules it.
+    fn next_check(&mut self) -> Option<Instant> {
+        let since = self.ready_since.filter(|_| !self.waiting.is_empty() && !self.is_checked)?;
+        self.is_checked = true;
+        Some(since + PATIENCE)
     }
 
-    /// Locks the list of those that wait. No code of the user runs under this lock.
-    fn joined(&self) -> MutexGuard<'_, Joined> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn inserting(&self) -> MutexGuard<'_, ()> {
-        self.inserting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Wakes those that wait. The outcome is set, and a waiter that adds itself later finds it.
-    fn wake(&self) {
-        let wakers = std::mem::take(&mut self.joined().wakers);
-        // A waker is code of the executor: a panic must not prevent others from waking up.
-        wakers.into_values().for_each(|waker| _ = contain(|| waker.wake()));
+    fn is_forgotten(&self) -> bool {
+        self.ready_since.is_some_and(|since| since.elapsed() >= PATIENCE)
     }
 }
 
-/// What a thread or task does about a key that it has missed.
-pub(super) enum Boarding<'c, K: Send + 'static, V: Send + Sync + 'static> {
-    Lead(Lead<'c, K, V>),
-    Join(Wait<V>),
-}
-
-impl<K, V> Flights<K, V> {
-    pub(super) fn new() -> Self {
-        Self { by_key: Nodes::new(0, BuildHasherDefault::default()), count: AtomicIsize::new(0) }
-    }
-}
-
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + Sync + 'static> Flights<K, V> {
-    /// Joins the flight of a key, or leads a new one. `thread` is the calling thread if it will
-    /// block until the flight lands.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the thread would wait for itself.
-    pub(super) fn board(&self, hash: table::Hash, key: &K, thread: Option<ThreadId>) -> Boarding<'_, K, V>
-    where
-        K: Clone,
-    {
-        let mut new = None;
-        loop {
-            let guard = read();
-            let current = match self.by_key.find_hashed(hash, key, &guard) {
-                Some(current) => current,
-                None => {
-                    let flight = new.get_or_insert_with(|| Arc::new(Flight::new(thread)));
-                    let counted = Counted::new(&self.count);
-                    match self.by_key.put_new(hash, (key.clone(), Arc::clone(flight)), &guard) {
-                        Ok(_) => {
-                            return Boarding::Lead(Lead {
-                                flights: self,
-                                hash,
-                                flight: Arc::clone(flight),
-                                value: None,
-                                _counted: counted,
-                            });
-                        }
-                        Err((current, _)) => current,
-                    }
-                }
-            };
-            let flight = &current.value;
-            if flight.outcome.get().is_some() {
-                // It was cancelled, or its thread has panicked, and it is not removed yet.
-                self.by_key.remove_exactly(current, &guard);
-                continue;
-            }
-            assert!(
-                thread.is_none() || flight.thread != thread,
-                "the loader of a key asks for the same key: this thread would wait for itself"
-            );
-            return Boarding::Join(Wait { flight: Arc::clone(flight), number: None });
-        }
+impl<K, V> Flight<K, V> {
+    /// `thread` is the calling thread if it will block until the flight lands.
+    pub(super) fn new(hash: Hash, key: K, thread: Option<ThreadId>) -> Arc<Self> {
+        Arc::new(Self { hash, key, outcome: OnceLock::new(), tasks: Mutex::default(), thread })
     }
 
-    /// Returns whether there may be a flight.
-    #[inline]
-    pub(super) fn may_be_any(&self) -> bool {
-        // A flight is counted before it is in the map. What makes it visible there to this thread
-        // makes its count visible too, so this misses no flight that a lookup would find.
-        // Acquire: pairs with the Release in `Counted::drop`: a removal that sees no flight sees
-        // the entry that it has inserted.
-        // litmus: flight-landed, flight-begun
-        self.count.load(Acquire) > 0
+    /// Returns whether this thread would wait for itself.
+    pub(super) fn is_led_by(&self, thread: Option<ThreadId>) -> bool {
+        thread.is_some() && self.thread == thread
     }
 
-    /// Cancels the flight of a key, if there is one. Waits while its leader inserts the value, so
-    /// the thread must hold no lock of the cache's map.
-    ///
-    /// # Panics
-    ///
-    /// Panics if this thread is inserting a loaded value.
-    #[cold]
-    pub(super) fn cancel<Q>(&self, hash: table::Hash, key: &Q, guard: &Guard)
-    where
-        Q: equivalent::Equivalent<K> + ?Sized,
-    {
-        if let Some(node) = self.by_key.find_hashed(hash, key, guard) {
-            self.cancel_found(node, guard);
-        }
+    /// No code of the user runs under this lock.
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cancel_found(&self, node: &Node<K, Arc<Flight<V>>>, guard: &Guard) {
-        // A thread that inserts a loaded value could wait for itself here, or for a thread that
-        // waits for it.
-        assert!(!INSERTS.with(Cell::get), "`Eq` of a key must not update a cache that loads the key");
-        let inserting = node.value.inserting();
-        // Fails if the flight has just landed.
-        let _ = node.value.outcome.set(None);
-        drop(inserting);
-        self.by_key.remove_exactly(node, guard);
-        node.value.wake();
-    }
-
-    /// Cancels all flights, as [`Flights::cancel`] does.
-    pub(super) fn cancel_all(&self) {
-        let guard = read();
-        for node in self.by_key.iter(&guard) {
-            self.cancel_found(node, &guard);
-        }
-    }
-}
-
-impl<K: Send + 'static, V: Send + Sync + 'static> Flights<K, V> {
-    /// Removes a flight, unless it was cancelled. Compares no keys.
-    fn remove(&self, hash: table::Hash, flight: &Arc<Flight<V>>) {
-        let guard = read();
-        // SAFETY: the table calls this with links of its own, in a read section or under their
-        // lock.
-        let is_this = |link| Arc::ptr_eq(unsafe { &self.by_key.node(link).value }, flight);
-        if let Entry::Occupied(entry) = self.by_key.table.entry(hash, is_this, &guard) {
-            // SAFETY: this thread has just unlinked it.
-            unsafe { self.by_key.retire(entry.remove(), &guard) };
-        }
-    }
-}
-
-/// The right to load a key, and the duty to land its flight.
-pub(super) struct Lead<'c, K: Send + 'static, V: Send + Sync + 'static> {
-    flights: &'c Flights<K, V>,
-    hash: table::Hash,
-    flight: Arc<Flight<V>>,
-    value: Option<V>,
-    /// Dropped after the flight was removed.
-    _counted: Counted<'c>,
-}
-
-/// Counts a flight that is in the map, or about to be.
-struct Counted<'c>(&'c AtomicIsize);
-
-impl<'c> Counted<'c> {
-    fn new(count: &'c AtomicIsize) -> Self {
-        // Relaxed: see `Flights::may_be_any`.
-        count.fetch_add(1, Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        // Release: pairs with the Acquire in `Flights::may_be_any`.
-        // litmus: flight-landed
-        self.0.fetch_add(-1, Release);
-    }
-}
-
-impl<K: Send + 'static, V: Send + Sync + 'static> Lead<'_, K, V> {
-    /// Sets the value for those that have joined, if the flight is not cancelled.
-    pub(super) fn succeed(&mut self, value: V) {
-        self.value = Some(value);
-    }
-
-    /// Returns whether the flight was cancelled.
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.flight.outcome.get().is_some()
-    }
-
-    /// Returns a permit to insert the value, unless the flight was cancelled. An insertion or a
-    /// removal of the key that comes later waits until the permit is dropped, and so finds the
-    /// value.
-    pub(super) fn permit(&self) -> Option<Permit<'_>> {
-        let inserting = self.flight.inserting();
-        (!self.is_cancelled())
-            .then(|| Permit { _inserting: inserting, outer: INSERTS.with(|inserts| inserts.replace(true)) })
-    }
-}
-
-impl<K: Send + 'static, V: Send + Sync + 'static> Drop for Lead<'_, K, V> {
-    fn drop(&mut self) {
-        // Lands even if the removal panics.
-        let _landing = Landing { flight: &self.flight, value: self.value.take() };
-        self.flights.remove(self.hash, &self.flight);
-    }
-}
-
-/// See [`Lead::permit`].
-pub(super) struct Permit<'f> {
-    _inserting: MutexGuard<'f, ()>,
-    /// Whether this thread holds another permit.
-    outer: bool,
-}
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        INSERTS.with(|inserts| inserts.set(self.outer));
-    }
-}
-
-struct Landing<'f, V> {
-    flight: &'f Flight<V>,
-    value: Option<V>,
-}
-
-impl<V> Drop for Landing<'_, V> {
-    fn drop(&mut self) {
-        let unused = self.flight.outcome.set(self.value.take());
-        self.flight.wake();
-        // The flight was cancelled. The destructor is code of the user, and this may run while a
-        // panic unwinds.
+    /// Lands the flight, unless it has landed, and wakes those that wait.
+    pub(super) fn land(&self, outcome: Outcome<V>) {
+        // A waiter that adds itself later finds the outcome.
+        let unused = self.outcome.set(outcome);
+        self.wake();
+        // The destructor is code of the user, and this may run while a panic unwinds.
         contain(|| drop(unused));
     }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut self.tasks().waiting);
+        // A waker is code of the executor: a panic must not prevent others from waking up.
+        waiting.into_values().for_each(|waker| _ = contain(|| waker.wake()));
+    }
 }
 
-/// Waits until a flight lands. Returns the value, or `None` if there is none.
-pub(super) struct Wait<V> {
-    flight: Arc<Flight<V>>,
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Flight<K, V> {
+    /// Polls the future of the loader.
+    pub(super) fn poll<F: Future>(self: &Arc<Self>, loader: Pin<&mut F>, context: &Context<'_>) -> Poll<F::Output> {
+        // Cloned outside of the lock, like everything that a waker does.
+        let leader = context.waker().clone();
+        let replaced = {
+            let mut tasks = self.tasks();
+            tasks.ready_since = None;
+            tasks.leader.replace(leader)
+        };
+        drop(replaced);
+        let waker = Waker::from(Arc::new(Ready(Arc::clone(self))));
+        loader.poll(&mut Context::from_waker(&waker))
+    }
+
+    fn check_at(self: &Arc<Self>, time: Option<Instant>) {
+        if let Some(time) = time {
+            background::wake_at(time, Waker::from(Arc::new(Check(Arc::downgrade(self)))));
+        }
+    }
+}
+
+/// Notes that the loader of a flight could go on, and wakes the task of its leader.
+struct Ready<K, V>(Arc<Flight<K, V>>);
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Ready<K, V> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let (leader, check) = {
+            let mut tasks = self.0.tasks();
+            tasks.ready_since.get_or_insert_with(Instant::now);
+            (tasks.leader.take(), tasks.next_check())
+        };
+        self.0.check_at(check);
+        if let Some(leader) = leader {
+            leader.wake();
+        }
+    }
+}
+
+/// Wakes those that wait for a flight if its leader is not polled.
+struct Check<K, V>(Weak<Flight<K, V>>);
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Check<K, V> {
+    fn wake(self: Arc<Self>) {
+        let Some(flight) = self.0.upgrade() else { return };
+        let (is_forgotten, next) = {
+            let mut tasks = flight.tasks();
+            tasks.is_checked = false;
+            let is_forgotten = tasks.is_forgotten();
+            (is_forgotten, if is_forgotten { None } else { tasks.next_check() })
+        };
+        flight.check_at(next);
+        if is_forgotten {
+            flight.wake();
+        }
+    }
+}
+
+/// Waits until a flight lands, or its leader seems to be forgotten.
+pub(super) struct Wait<K, V> {
+    pub(super) flight: Arc<Flight<K, V>>,
     number: Option<u64>,
 }
 
-impl<V: Clone> Wait<V> {
+/// What those get that wait.
+pub(super) enum Landed<V> {
+    With(Outcome<V>),
+    /// The loader could go on, but nobody polls it.
+    IsForgotten,
+}
+
+impl<K, V> Wait<K, V> {
+    pub(super) fn new(flight: Arc<Flight<K, V>>) -> Self {
+        Self { flight, number: None }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Clone + Send + Sync + 'static> Wait<K, V> {
     /// Blocks the thread.
-    pub(super) fn block(mut self) -> Option<V> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    pub(super) fn block(&mut self) -> Landed<V> {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
-            match Pin::new(&mut self).poll(&mut context) {
-                Poll::Ready(value) => return value,
-                Poll::Pending => std::thread::park(),
+            match self.poll(&mut context) {
+                Poll::Ready(landed) => return landed,
+                Poll::Pending => thread::park(),
             }
         }
     }
-}
 
-impl<V: Clone> Future for Wait<V> {
-    type Output = Option<V>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<V>> {
+    /// Waits without blocking the thread.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Landed<V>> {
         if let Some(outcome) = self.flight.outcome.get() {
-            return Poll::Ready(outcome.clone());
+            return Poll::Ready(Landed::With(outcome.clone()));
         }
         // The code of wakers runs outside of the lock.
         let mut waker = Some(context.waker().clone());
-        let replaced = self.add(&mut waker);
+        let (replaced, is_forgotten, check) = self.add(&mut waker);
         drop((waker, replaced));
-        match self.flight.outcome.get() {
-            Some(outcome) => Poll::Ready(outcome.clone()),
-            None => Poll::Pending,
+        if let Some(outcome) = self.flight.outcome.get() {
+            return Poll::Ready(Landed::With(outcome.clone()));
         }
+        self.flight.check_at(check);
+        if is_forgotten { Poll::Ready(Landed::IsForgotten) } else { Poll::Pending }
     }
-}
 
-impl<V> Wait<V> {
     /// Adds the waker to those of the flight, unless it has landed. Returns the waker that it
-    /// replaces.
-    fn add(&mut self, waker: &mut Option<Waker>) -> Option<Waker> {
+    /// replaces, whether the leader is forgotten, and when to check that.
+    fn add(&mut self, waker: &mut Option<Waker>) -> (Option<Waker>, bool, Option<Instant>) {
         let Self { flight, number } = self;
-        let mut joined = flight.joined();
+        let mut tasks = flight.tasks();
         if flight.outcome.get().is_some() {
-            return None;
+            return (None, false, None);
         }
-        let number = *number.get_or_insert(joined.next);
-        joined.next = joined.next.max(number + 1);
-        waker.take().and_then(|waker| joined.wakers.insert(number, waker))
+        let number = *number.get_or_insert(tasks.next);
+        tasks.next = tasks.next.max(number + 1);
+        let replaced = waker.take().and_then(|waker| tasks.waiting.insert(number, waker));
+        let is_forgotten = tasks.is_forgotten();
+        (replaced, is_forgotten, if is_forgotten { None } else { tasks.next_check() })
     }
 }
 
-impl<V> Drop for Wait<V> {
+impl<K, V> Drop for Wait<K, V> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let waker = self.flight.joined().wakers.remove(&number);
+        let waker = self.flight.tasks().waiting.remove(&number);
         drop(waker);
     }
 }

@@ -106,7 +106,7 @@ fn fingerprint(hash: u64) -> u32 {
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
     use super::*;
-    use relativist_table::Hash;
+    use relativist_bucket::Hash;
 
     fn hash(n: u64) -> u64 {
         Hash::new(n).get()

@@ -1,26 +1,25 @@
-//! A bounded cache whose hits are wait-free: [`Cache`].
+//! A bounded cache for Rust programs, whose hits take no lock: [`Cache`].
 //!
-//! # Eviction
+//! ```
+//! use relativist_cache::Cache;
 //!
-//! The policy is that of this project's server ([design](Cache#which-entries-are-evicted)), for
-//! single entries: GreedyDual with probation, where a hit only sets a mark. With it go *ghosts*,
-//! the hashes of new entries that were evicted lately, in 32 bits each.
+//! let squares: Cache<u64, u64> = Cache::new(1000);
+//! assert_eq!(squares.get_or_insert_with(12, || 12 * 12), 144);
+//! assert_eq!(squares.get(&12), Some(144));
+//! ```
 //!
 //! # Memory
 //!
-//! An entry is one allocation: 48 bytes plus key and value (a `u64` each: 64, a cache line), and 16
-//! more if entries may expire. The buckets take 8 to 32 bytes per entry, and ghosts 5 in a cache
-//! that is full.
+//! An entry is one allocation: 40 bytes plus key and value (a `u64` each: 56), and 24 more if
+//! entries may expire. The tables take 14 to 30 bytes per entry, and the hashes of entries that were
+//! evicted lately 5 in a cache that is full.
 //!
 //! # Limits
 //!
 //! * Keys and values are `Send + Sync + 'static`, because they are dropped after a grace period, on
-//!   any thread. Evicted values that await it do not count; [`relativist_rcu::MAX_DEFERRED`]
-//!   says how many there may be.
+//!   any thread. [How many may wait for that](Cache#values-that-readers-may-still-have) is bounded.
 //! * A hit returns a clone, or needs a guard. Values that are expensive to clone belong into an
 //!   `Arc`.
-//! * Insertions that evict take the lock of a shard, and a few cache misses. If they are a quarter
-//!   of all operations, a cache with locks, like `quick_cache`, may be faster.
 
 #[cfg(test)]
 use relativist_testing as _;
@@ -33,33 +32,37 @@ mod background;
 mod builder;
 mod compute;
 mod core;
-mod entry;
 mod expiry;
 mod flight;
 mod ghosts;
-mod incoming;
+mod iter;
 mod limit;
 mod load;
-mod nodes;
+#[cfg(all(test, relativist_loom))]
+mod loom_tests;
+mod node;
 mod queues;
+mod shard;
 mod stats;
+mod table;
+mod update;
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::iter::FusedIterator;
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+use std::time::Duration;
 
 use equivalent::Equivalent;
+use relativist_bucket as bucket;
 pub use relativist_rcu::{Guard, read};
 
 pub use self::builder::Builder;
-pub use self::compute::{Change, ComputeError};
-use self::core::{AnyCore, Core, with_core};
-use self::entry::{Deadlines, Entry, Lifespan, Unlimited};
+use self::core::Core;
 use self::expiry::Purpose;
-use self::flight::Flights;
+pub use self::iter::Iter;
+use self::node::{Deadlines, Unlimited};
 pub use self::stats::Stats;
-use relativist_table as table;
 
 /// A bounded cache. Hits are wait-free, and write nothing that threads share.
 ///
@@ -83,14 +86,15 @@ use relativist_table as table;
 /// assert_eq!(pages.get("/"), Some(page));
 /// ```
 ///
-/// Threads share a cache by reference, or in an `Arc`. It is not `Clone`.
+/// This is a handle: its clones are the same cache. Clone it into each thread or task.
 ///
 /// # The limit
 ///
 /// The sum of the weights of all entries never exceeds the capacity, however keys hash, and not
 /// even while [`set_capacity`](Cache::set_capacity) changes it. An entry may be as heavy as
-/// the whole cache. A heavier one is refused, and [given back](TooHeavy). The weight of an entry is
-/// 1 without a [weigher](Builder::weigher), and never changes while the entry is in the cache.
+/// the whole cache. A heavier one is not kept; [`try_insert`](Cache::try_insert) gives it back. The
+/// weight of an entry is 1 without a [weigher](Builder::weigher), and never changes while the entry
+/// is in the cache.
 ///
 /// # Which entries are evicted
 ///
@@ -118,43 +122,95 @@ use relativist_table as table;
 /// |---|---|---|
 /// | hit | wait-free, apart from `clone` | a lookup in a hash table; the first hit after a look of the eviction sets a mark |
 /// | miss | wait-free | a lookup |
-/// | insertion | blocks on updates of the same bucket and evictions from the same shard | an allocation and at most two short locks; in most cases one or two more for each entry that it evicts |
-/// | eviction | the same | looks at one entry on average, and at 257 at most |
-/// | removal | the same, and wait-free if the key is absent and no thread loads it | a lookup, two short locks, a deferred free |
-/// | [`compute`](Cache::compute) | as insertions and removals; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
+/// | insertion | blocks on updates of the same shard | a lookup, an allocation and a short lock |
+/// | eviction | under the lock of the insertion | looks at one entry on average, and at 257 at most |
+/// | removal | as insertions | a lookup and a short lock |
+/// | [`compute`](Cache::compute) | as insertions; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
 /// | [load](Cache::get_or_insert_with) | blocks while another thread loads the same key | a miss, the loader, an insertion |
-/// | `invalidate_all`, `remove_expired` | as removals | proportional to the entries |
+/// | [`invalidate_all`](Cache::invalidate_all) | as insertions | constant |
+/// | [`retain`](Cache::retain), [`iter`](Cache::iter) | as removals; a step of `iter` is wait-free | proportional to the entries |
+///
+/// There are up to 64 shards, by the number of processors. A table that grows moves its entries
+/// under the lock of its shard.
+///
+/// # Values that readers may still have
+///
+/// A value that has left the cache is dropped when no reader can have a reference to it. Until
+/// then its weight does not count towards the capacity. The sum of these weights is bounded: above
+/// a quarter of the capacity (at least 1 MiB with a weigher, and 1024 entries without), an update
+/// waits until readers have left, and [`Stats::stalls`] counts it. A thread that itself holds a
+/// [guard](read) cannot wait, and may exceed this by what it replaces and removes meanwhile. So do
+/// not hold a guard while you wait for another thread that updates a cache.
 ///
 /// # Async tasks
 ///
-/// Tasks may call `get`, `insert` and `remove` directly: they do not wait for I/O, and `insert` and
-/// `remove` wait for readers only if one stays so long that too many removed entries cannot be
-/// freed. [`Cache::get_or_insert_async`] waits without blocking the thread, on any executor.
+/// Tasks may call all functions directly: none waits for I/O, and updates wait for readers only as
+/// said above. [`Cache::get_or_insert_async`] waits for another loader without blocking the thread,
+/// on any executor.
 ///
 /// # Panics in keys, values and closures
 ///
 /// After a panic in `Hash`, `Eq`, `Clone`, a destructor, or a function that was passed to the
-/// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked.
-/// A panic in the [function for evicted entries](Builder::on_evict) does not reach the caller.
-/// `Eq` of keys may run under a bucket's lock. It may look keys up, but must not update the same
-/// cache, which panics, and must not wait for a thread that does. Nor should it update another
-/// cache: while a loaded value is inserted, this panics if that cache loads the key.
+/// builder or as a loader, the cache stays usable and its weight exact, and no key stays locked. No
+/// code of the user runs under a lock, so all of it may use the cache. A panic in the [function for
+/// removed entries](Builder::on_removal) or in the destructor of a removed entry does not reach the
+/// caller.
 pub struct Cache<K, V, S = RandomState> {
     core: AnyCore<K, V, S>,
+}
+
+/// The core of a cache whose entries can expire, or of one whose entries cannot. They differ in the
+/// size of an entry.
+enum AnyCore<K, V, S> {
+    Plain(Arc<Core<K, V, S, Unlimited>>),
+    Expiring(Arc<Core<K, V, S, Deadlines>>),
+}
+
+/// Evaluates an expression with the core of a cache, whichever kind it is.
+macro_rules! with_core {
+    ($cache:expr, $core:ident => $result:expr) => {
+        match &$cache.core {
+            $crate::AnyCore::Plain($core) => $result,
+            $crate::AnyCore::Expiring($core) => $result,
+        }
+    };
+}
+
+use with_core;
+
+impl<K, V, S> Clone for Cache<K, V, S> {
+    fn clone(&self) -> Self {
+        let core = match &self.core {
+            AnyCore::Plain(core) => AnyCore::Plain(Arc::clone(core)),
+            AnyCore::Expiring(core) => AnyCore::Expiring(Arc::clone(core)),
+        };
+        Self { core }
+    }
 }
 
 // Functions of the user may panic, but run outside of locks, and leave the cache consistent.
 impl<K, V, S> UnwindSafe for Cache<K, V, S> {}
 impl<K, V, S> RefUnwindSafe for Cache<K, V, S> {}
 
-/// Why an entry was evicted; see [`Builder::on_evict`].
+/// Why an entry has left the cache; see [`Builder::on_removal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Eviction {
-    /// To make room.
-    Capacity,
-    /// Because it had expired.
+pub enum RemovalCause {
+    /// It had expired.
     Expired,
+    /// The program has removed it.
+    Explicit,
+    /// Another value has replaced it.
+    Replaced,
+    /// It was evicted to make room.
+    Size,
+}
+
+impl RemovalCause {
+    /// Returns whether the cache has removed the entry by itself: it had expired, or was evicted.
+    pub fn was_evicted(self) -> bool {
+        matches!(self, Self::Expired | Self::Size)
+    }
 }
 
 /// The error for an entry that is heavier than the cache. Contains the entry.
@@ -210,36 +266,47 @@ impl<K, V> Cache<K, V> {
 }
 
 impl<K, V, S> Cache<K, V, S> {
-    fn of(core: AnyCore<K, V, S>) -> Self {
-        Self { core }
-    }
-
     /// Returns the number of entries, including expired ones that were not freed yet. It is exact
     /// if no thread updates the cache meanwhile.
+    #[doc(alias = "entry_count")]
     pub fn len(&self) -> usize {
-        with_core!(self, core => core.map.table.len())
+        usize::try_from(with_core!(self, core => core.len())).unwrap_or(usize::MAX)
     }
 
     /// Returns whether the cache has no entries; see [`Cache::len`].
     pub fn is_empty(&self) -> bool {
-        with_core!(self, core => core.map.table.is_empty())
+        self.len() == 0
     }
 
-    /// Returns the sum of the weights of all entries, including those that other threads are about
-    /// to insert. It never exceeds the [capacity](Cache::capacity). While another thread changes
-    /// the capacity, it may include the difference between the two.
+    /// Returns the sum of the weights of all entries. It never exceeds the
+    /// [capacity](Cache::capacity), and is exact if no thread updates the cache meanwhile.
+    #[doc(alias = "weighted_size")]
     pub fn weight(&self) -> u64 {
         with_core!(self, core => core.weight())
     }
 
-    /// Returns the maximum of the [weight](Cache::weight).
+    /// Returns the maximum of the [weight](Cache::weight): `u64::MAX` if there is no limit.
+    #[doc(alias = "max_capacity")]
+    #[doc(alias = "policy")]
     pub fn capacity(&self) -> u64 {
-        with_core!(self, core => core.capacity())
+        with_core!(self, core => core.limit.capacity())
+    }
+
+    /// Returns the [time to live](Builder::time_to_live) of all entries.
+    #[doc(alias = "policy")]
+    pub fn time_to_live(&self) -> Option<Duration> {
+        with_core!(self, core => core.expiry.as_ref()?.live)
+    }
+
+    /// Returns the [time to idle](Builder::time_to_idle) of all entries.
+    #[doc(alias = "policy")]
+    pub fn time_to_idle(&self) -> Option<Duration> {
+        with_core!(self, core => core.expiry.as_ref()?.idle)
     }
 
     /// Returns the hasher.
     pub fn hasher(&self) -> &S {
-        with_core!(self, core => &core.map.hasher)
+        with_core!(self, core => &core.hasher)
     }
 
     /// Returns statistics. Takes the lock of each shard for a moment.
@@ -277,15 +344,7 @@ where
     where
         V: Clone,
     {
-        self.get_hashed(self.hash(key), key)
-    }
-
-    #[inline(always)]
-    fn get_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: table::Hash, key: &Q) -> Option<V>
-    where
-        V: Clone,
-    {
-        self.visit(hash, key, &read()).cloned()
+        self.visit(self.hash(key), key, &read()).cloned()
     }
 
     /// Returns a reference to the value of a key, which stays valid as long as the guard.
@@ -293,11 +352,10 @@ where
     ///
     /// ```
     /// let names = relativist_cache::Cache::new(1000);
-    /// names.insert(1, String::from("one"))?;
+    /// names.insert(1, String::from("one"));
     /// let guard = relativist_cache::read();
     /// let name: Option<&String> = names.get_ref(&1, &guard);
     /// assert_eq!(name.map(|name| name.len()), Some(3));
-    /// # Ok::<(), relativist_cache::TooHeavy<u32, String>>(())
     /// ```
     #[inline]
     pub fn get_ref<'g, Q: Hash + Equivalent<K> + ?Sized>(&'g self, key: &Q, guard: &'g Guard) -> Option<&'g V> {
@@ -305,11 +363,29 @@ where
     }
 
     #[inline(always)]
-    fn visit<'g, Q: Equivalent<K> + ?Sized>(&'g self, hash: table::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V> {
+    fn visit<'g, Q: Equivalent<K> + ?Sized>(&'g self, hash: bucket::Hash, key: &Q, guard: &'g Guard) -> Option<&'g V> {
         match &self.core {
-            AnyCore::Plain(core) => core.visit(hash, key, guard),
-            AnyCore::Expiring(core) => core.visit_expiring(hash, key, guard),
+            AnyCore::Plain(core) => core.visit(hash, key, guard).map(|node| &node.value),
+            AnyCore::Expiring(core) => visit_expiring(core, hash, key, guard),
         }
+    }
+
+    /// Returns clones of the values of several keys, in their order. Looks the keys up as
+    /// [`Cache::get`] does, one after the other.
+    ///
+    /// ```
+    /// let names = relativist_cache::Cache::new(1000);
+    /// names.insert(1, "one");
+    /// assert_eq!(names.get_many([&1, &2]), [Some("one"), None]);
+    /// ```
+    pub fn get_many<'q, Q: Hash + Equivalent<K> + ?Sized + 'q>(
+        &self,
+        keys: impl IntoIterator<Item = &'q Q>,
+    ) -> Vec<Option<V>>
+    where
+        V: Clone,
+    {
+        keys.into_iter().map(|key| self.get(key)).collect()
     }
 
     /// Returns a clone of the value of a key, like [`Cache::get`], but neither marks the entry nor
@@ -318,34 +394,62 @@ where
     where
         V: Clone,
     {
-        self.peek_hashed(self.hash(key), key)
-    }
-
-    fn peek_hashed<Q: Equivalent<K> + ?Sized>(&self, hash: table::Hash, key: &Q) -> Option<V>
-    where
-        V: Clone,
-    {
-        let guard = read();
-        with_core!(self, core => core.find(hash, key, Purpose::Peek, &guard).map(|node| node.value.value.clone()))
+        let (hash, guard) = (self.hash(key), read());
+        with_core!(self, core => core.find(hash, key, Purpose::Peek, &guard).map(|node| node.value.clone()))
     }
 
     /// Returns whether the key is in the cache and has not expired. Wait-free. Neither marks the
     /// entry nor counts the lookup.
-    pub fn contains<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        let guard = read();
-        with_core!(self, core => core.find(core.map.hash(key), key, Purpose::Peek, &guard).is_some())
+    #[doc(alias = "contains")]
+    pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
+        let (hash, guard) = (self.hash(key), read());
+        with_core!(self, core => core.find(hash, key, Purpose::Peek, &guard).is_some())
+    }
+
+    /// Returns after which time the entry of a key expires, if there is no hit until then:
+    /// [`Duration::MAX`] if it never does. `None` if the key is not in the cache.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use relativist_cache::Cache;
+    ///
+    /// let cache = Cache::builder().time_to_live(Duration::from_secs(60)).build();
+    /// cache.insert("a", 1);
+    /// assert!(cache.remaining_lifetime("a") <= Some(Duration::from_secs(60)));
+    /// assert_eq!(cache.remaining_lifetime("b"), None);
+    /// ```
+    pub fn remaining_lifetime<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<Duration> {
+        let (hash, guard) = (self.hash(key), read());
+        with_core!(self, core => {
+            let node = core.find(hash, key, Purpose::Peek, &guard)?;
+            let left = core.expiry.as_ref().and_then(|expiry| expiry.time_left(node));
+            Some(left.unwrap_or(Duration::MAX))
+        })
     }
 
     /// Sets the value of a key. Evicts other entries if there is no room. The previous value of the
     /// key is found until the new one replaces it, unless another insertion evicts it meanwhile.
     ///
+    /// An entry that is heavier than the whole cache is dropped. The previous value of the key is
+    /// removed even so, because it is out of date. [`Cache::try_insert`] gives the entry back.
+    ///
     /// If the key is being loaded, the value that is loaded does not replace this one, and those
     /// that wait for the load look the key up again.
     ///
-    /// Blocks on other updates of the same bucket and on evictions from the same shard, and if all
-    /// of the capacity belongs to entries that other threads are inserting or removing at this
-    /// moment. Costs an allocation, at most two short locks, and in most cases one or two more for
-    /// each evicted entry.
+    /// Blocks on other updates of the same shard, and if all of the capacity belongs to entries
+    /// that other threads are inserting or removing at this moment. Costs a lookup, an allocation
+    /// and a short lock.
+    ///
+    /// # Panics
+    ///
+    /// Panics in the functions of the [`Builder`], apart from [`Builder::on_removal`], and in `Hash`
+    /// and `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
+    pub fn insert(&self, key: K, value: V) {
+        // It is documented that the entry is dropped.
+        _ = self.try_insert(key, value);
+    }
+
+    /// Sets the value of a key, like [`Cache::insert`], but gives an entry back that is too heavy.
     ///
     /// # Errors
     ///
@@ -354,31 +458,41 @@ where
     ///
     /// # Panics
     ///
-    /// Panics if it is called by `Eq` of a key that is being compared in the same cache under the
-    /// lock of a bucket, or in any cache while a loaded value is inserted there and this cache
-    /// loads the key, or if this thread has [entries](relativist_table::Entry) of 8 tables. Panics
-    /// in the functions of the [`Builder`], apart from [`Builder::on_evict`], and in `Hash` and
-    /// `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
+    /// See [`Cache::insert`].
     ///
     /// ```
     /// use relativist_cache::Cache;
     ///
     /// let cache: Cache<&str, Vec<u8>> = Cache::builder().capacity(100).weigher(|_, value: &Vec<u8>| value.len() as u64).build();
-    /// assert!(cache.insert("fits", vec![0; 60]).is_ok());
-    /// let refused = cache.insert("too heavy", vec![0; 101]).unwrap_err();
+    /// assert!(cache.try_insert("fits", vec![0; 60]).is_ok());
+    /// let refused = cache.try_insert("too heavy", vec![0; 101]).unwrap_err();
     /// assert_eq!((refused.key, refused.value.len(), refused.weight), ("too heavy", 101, 101));
-    /// assert!(cache.insert("fits now", vec![0; 50]).is_ok()); // evicts the other entry
-    /// assert_eq!((cache.len(), cache.weight()), (1, 50));
     /// ```
-    pub fn insert(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>> {
-        with_core!(self, core => core.set(key, value))
+    pub fn try_insert(&self, key: K, value: V) -> Result<(), TooHeavy<K, V>> {
+        with_core!(self, core => core.insert(key, value))
     }
 
-    /// Removes a key, and returns a clone of its value. Wait-free if the key is absent and no
-    /// thread loads it; otherwise blocks on other updates of the same bucket.
+    /// Returns a clone of the value of a key. If the key is missing, inserts this value. To compute
+    /// the value only if it is missing, use [`Cache::get_or_insert_with`].
+    ///
+    /// ```
+    /// let first = relativist_cache::Cache::new(1000);
+    /// assert_eq!(first.get_or_insert("winner", "Ann"), "Ann");
+    /// assert_eq!(first.get_or_insert("winner", "Bob"), "Ann");
+    /// ```
+    pub fn get_or_insert(&self, key: K, value: V) -> V
+    where
+        K: Clone,
+        V: Clone,
+    {
+        self.get_or_insert_with(key, || value)
+    }
+
+    /// Removes a key, and returns a clone of its value, unless it had expired.
     ///
     /// If the key is being loaded, the value that is loaded is not kept, and those that wait for
-    /// the load look the key up again.
+    /// the load look the key up again. A load that begins after this has returned gets no older
+    /// value. Blocks on other updates of the same shard.
     ///
     /// # Panics
     ///
@@ -387,10 +501,12 @@ where
     where
         V: Clone,
     {
-        let guard = read();
+        let hash = self.hash(key);
         with_core!(self, core => {
-            let entry = core.invalidate(key, &guard)?;
-            core.is_alive(entry, Purpose::Peek).then(|| entry.value.clone())
+            let mut update = core.update();
+            // SAFETY: it stays alive as long as the update.
+            let node = unsafe { update.remove(hash, key)?.as_ref() };
+            core.is_alive(node, Purpose::Peek).then(|| node.value.clone())
         })
     }
 
@@ -400,32 +516,87 @@ where
     ///
     /// See [`Cache::insert`].
     pub fn invalidate<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) {
-        let guard = read();
-        with_core!(self, core => _ = core.invalidate(key, &guard));
+        let hash = self.hash(key);
+        with_core!(self, core => _ = core.update().remove(hash, key));
     }
 
-    #[inline(always)]
-    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> table::Hash {
-        with_core!(self, core => core.map.hash(key))
-    }
-
-    fn flights(&self) -> &Flights<K, V> {
-        with_core!(self, core => &core.flights)
-    }
-
-    /// Removes all entries, one by one. Entries that are inserted meanwhile may stay. Keys that are
-    /// being loaded are treated as by [`Cache::remove`].
+    /// Removes a key if `condition` returns true for its value, in one atomic step. Returns a clone
+    /// of the value that was removed.
     ///
-    /// Takes time proportional to the number of entries. Lookups are not affected.
+    /// `condition` runs outside of locks, and again if the value was replaced meanwhile.
     ///
     /// # Panics
     ///
     /// See [`Cache::insert`].
-    pub fn invalidate_all(&self) {
+    ///
+    /// ```
+    /// let cache = relativist_cache::Cache::new(1000);
+    /// cache.insert("a", 1);
+    /// assert_eq!(cache.remove_if("a", |_, value| *value > 1), None);
+    /// assert_eq!(cache.remove_if("a", |_, value| *value == 1), Some(1));
+    /// ```
+    pub fn remove_if<Q: Hash + Equivalent<K> + ?Sized>(
+        &self,
+        key: &Q,
+        mut condition: impl FnMut(&K, &V) -> bool,
+    ) -> Option<V>
+    where
+        V: Clone,
+    {
+        let hash = self.hash(key);
         with_core!(self, core => {
-            core.cancel_all_loads();
-            core.clear();
+            loop {
+                let mut update = core.update();
+                // SAFETY: it stays alive as long as the update.
+                let node = unsafe { update.compare(hash, key).found?.as_ref() };
+                if !core.is_alive(node, Purpose::Peek) || !condition(&node.key, &node.value) {
+                    return None;
+                }
+                let value = node.value.clone();
+                if update.remove_exactly(node.into(), RemovalCause::Explicit, true) {
+                    return Some(value);
+                }
+            }
+        })
+    }
+
+    /// Removes the entries for which `keep` returns false, one by one. Entries that are inserted
+    /// meanwhile may not be seen. Keys that are being loaded are treated as by [`Cache::remove`].
+    ///
+    /// `keep` runs outside of locks. An entry that is replaced meanwhile stays.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::insert`].
+    ///
+    /// ```
+    /// let pages = relativist_cache::Cache::new(1000);
+    /// pages.extend([("/news/1", 200), ("/about", 200)]);
+    /// pages.retain(|url, _| !url.starts_with("/news/"));
+    /// assert_eq!(pages.len(), 1);
+    /// ```
+    #[doc(alias = "invalidate_entries_if")]
+    pub fn retain(&self, mut keep: impl FnMut(&K, &V) -> bool) {
+        with_core!(self, core => {
+            core.remove_all(RemovalCause::Explicit, |node| {
+                core.is_alive(node, Purpose::Peek) && !keep(&node.key, &node.value)
+            });
         });
+    }
+
+    /// Inserts entries, as [`Cache::insert`] does. (`Extend` needs a handle that is mutable.)
+    pub fn extend(&self, entries: impl IntoIterator<Item = (K, V)>) {
+        entries.into_iter().for_each(|(key, value)| self.insert(key, value));
+    }
+
+    /// Removes all entries that were inserted before the call. No lookup that begins later finds
+    /// them. Keys that are being loaded are treated as by [`Cache::remove`].
+    ///
+    /// Takes constant time. The entries are dropped, and passed to the [function for removed
+    /// entries](Builder::on_removal), on a background thread and by insertions that need their room.
+    #[doc(alias = "clear")]
+    pub fn invalidate_all(&self) {
+        with_core!(self, core => core.invalidate_all());
     }
 
     /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
@@ -437,7 +608,7 @@ where
     ///
     /// ```
     /// let cache = relativist_cache::Cache::new(100);
-    /// (0..100).for_each(|n| cache.insert(n, n).unwrap());
+    /// (0..100).for_each(|n| cache.insert(n, n));
     /// cache.set_capacity(10);
     /// assert_eq!(cache.len(), 10);
     /// ```
@@ -445,86 +616,80 @@ where
         with_core!(self, core => core.set_capacity(capacity));
     }
 
-    /// Frees the entries that have expired. A background thread does this too, from time to time.
+    /// Frees the entries that have expired or were invalidated, and waits for readers to drop what
+    /// was removed. **Not needed**: all this also happens in the background. It is for tests that
+    /// count destructors.
     ///
-    /// Takes time proportional to the number of entries. Lookups are not affected.
-    pub fn remove_expired(&self) {
-        with_core!(self, core => core.remove_expired());
+    /// Takes time proportional to the number of entries. Does not wait for readers if this thread
+    /// holds a guard.
+    #[doc(alias = "remove_expired")]
+    pub fn run_pending_tasks(&self) {
+        with_core!(self, core => core.run_pending_tasks());
     }
 
-    /// Iterates over the entries that have not expired, in an arbitrary order. Does not mark them
-    /// as visited.
+    /// Iterates over clones of the entries that have not expired, in an arbitrary order. Does not
+    /// mark them as visited.
     ///
-    /// An entry that is in the cache throughout is seen exactly once; one that is inserted or
-    /// removed meanwhile may be seen or not. Each step is wait-free, except for the empty buckets
-    /// that it passes.
+    /// An entry that is in the cache throughout is seen exactly once; one that is inserted, replaced
+    /// or removed meanwhile may be seen or not. Holds no guard and no lock between two steps. Clones
+    /// some hundred entries at a time.
     ///
     /// ```
     /// let cache = relativist_cache::Cache::new(100);
-    /// (0..10).for_each(|n| cache.insert(n, n * n).unwrap());
-    /// let guard = relativist_cache::read();
-    /// assert_eq!(cache.iter(&guard).map(|(_, square)| square).sum::<i32>(), 285);
+    /// (0..10).for_each(|n| cache.insert(n, n * n));
+    /// assert_eq!(cache.iter().map(|(_, square)| square).sum::<i32>(), 285);
     /// ```
-    pub fn iter<'g>(&'g self, guard: &'g Guard) -> Iter<'g, K, V, S> {
-        let entries = match &self.core {
-            AnyCore::Plain(core) => AnyEntries::Plain(Entries::new(core, guard)),
-            AnyCore::Expiring(core) => AnyEntries::Expiring(Entries::new(core, guard)),
-        };
-        Iter { entries }
-    }
-}
-
-/// An iterator over the entries of a cache; see [`Cache::iter`].
-pub struct Iter<'g, K, V, S> {
-    entries: AnyEntries<'g, K, V, S>,
-}
-
-enum AnyEntries<'g, K, V, S> {
-    Plain(Entries<'g, K, V, S, Unlimited>),
-    Expiring(Entries<'g, K, V, S, Deadlines>),
-}
-
-struct Entries<'g, K, V, S, L> {
-    core: &'g Core<K, V, S, L>,
-    all: nodes::Iter<'g, K, Entry<V, L>>,
-}
-
-impl<'g, K, V, S, L: Lifespan> Entries<'g, K, V, S, L> {
-    fn new(core: &'g Core<K, V, S, L>, guard: &'g Guard) -> Self
+    pub fn iter(&self) -> Iter<'_, K, V, S>
     where
-        K: Hash + Eq,
-        S: BuildHasher,
+        K: Clone,
+        V: Clone,
     {
-        Self { core, all: core.map.iter(guard) }
+        Iter::new(self)
     }
 
-    fn next(&mut self) -> Option<(&'g K, &'g V)> {
-        let core = self.core;
-        let node = self.all.find(|node| core.is_alive(&node.value, Purpose::Peek))?;
-        Some((&node.key, &node.value.value))
-    }
-}
-
-impl<'g, K, V, S> Iterator for Iter<'g, K, V, S> {
-    type Item = (&'g K, &'g V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.entries {
-            AnyEntries::Plain(entries) => entries.next(),
-            AnyEntries::Expiring(entries) => entries.next(),
-        }
+    #[inline(always)]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> bucket::Hash {
+        with_core!(self, core => core.hash(key))
     }
 }
 
-impl<K, V, S> FusedIterator for Iter<'_, K, V, S> {}
+/// Looks up an entry that may expire, which reads the clock. Not inlined, so that there is only one
+/// lookup in the code of [`Cache::get`], which is inlined then.
+#[inline(never)]
+fn visit_expiring<'g, K, V, S, Q>(
+    core: &'g Core<K, V, S, Deadlines>,
+    hash: bucket::Hash,
+    key: &Q,
+    guard: &'g Guard,
+) -> Option<&'g V>
+where
+    S: BuildHasher,
+    Q: Equivalent<K> + ?Sized,
+{
+    core.visit(hash, key, guard).map(|node| &node.value)
+}
 
-// As for `Cache`. Keys and values are seen by reference.
-impl<K: RefUnwindSafe, V: RefUnwindSafe, S> UnwindSafe for Iter<'_, K, V, S> {}
-impl<K: RefUnwindSafe, V: RefUnwindSafe, S> RefUnwindSafe for Iter<'_, K, V, S> {}
+impl<K, V, S> Extend<(K, V)> for Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        Cache::extend(self, entries);
+    }
+}
 
-impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Iter")
+/// Makes a cache without a limit.
+impl<K, V> FromIterator<(K, V)> for Cache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let cache = Self::builder().build();
+        Cache::extend(&cache, entries);
+        cache
     }
 }
 

@@ -1,24 +1,29 @@
 //! Functions that load a value if its key is missing, with one loader per key.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::hash::{BuildHasher, Hash};
-use std::thread;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use relativist_rcu::is_reading;
+use relativist_bucket as bucket;
+use relativist_rcu::{is_reading, read};
 
 use super::Cache;
-use super::core::with_core;
-use super::flight::{Boarding, Lead};
-use relativist_table as table;
+use super::core::{Condition, Core, Unput};
+use super::expiry::Purpose;
+use super::flight::{Flight, Landed, Outcome, Wait};
+use super::node::Lifespan;
+use super::with_core;
 
 /// Functions that load what is missing.
 ///
 /// At most one loader runs for a key at a time, unless the key is inserted or removed meanwhile
-/// (see below); others that miss the key wait for it, and get clones of its value. If it fails,
-/// panics or is cancelled, the next one of them calls its own loader, so that no key stays locked.
-/// The value is returned even if it is too heavy for the cache.
+/// (see below); others that miss the key wait for it, and get clones of its value. If it fails, they
+/// get its error. If it panics or is cancelled, the next one of them calls its own loader, so that
+/// no key stays locked. The value is returned even if it is too heavy for the cache.
 ///
 /// If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded, the
 /// loader's value may be out of date. Only the caller of that loader gets the value, and the cache
@@ -32,6 +37,18 @@ use relativist_table as table;
 /// loader's thread may wait for readers, and so for this guard. If the key is being loaded, the
 /// thread calls its own loader, and the cache does not keep the value. While a loader runs, the
 /// guard only delays the reclamation of memory.
+///
+/// # Refreshing
+///
+/// If entries are [refreshed](super::Builder::refresh_after) and one is old enough, the first caller
+/// that finds it calls its loader, while others get the old value. If the loader fails, its caller
+/// gets the old value, too.
+///
+/// # Futures that are not polled
+///
+/// A future of these functions may be dropped at any time. If it is kept and not polled while its
+/// loader could go on, as `select!` and streams may do, others wait for it for 100 ms only. Then
+/// one of them calls its own loader.
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -54,19 +71,17 @@ where
     /// assert_eq!(square(12), 144);
     /// assert_eq!(squares.get(&12), Some(144));
     /// ```
+    #[doc(alias = "get_with")]
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
-        match self.get_or_try_insert_with(key, || Ok::<V, Infallible>(load())) {
-            Ok(value) => value,
-            Err(never) => match never {},
-        }
+        infallible(self.get_or_try_insert_with(key, || Ok::<V, Infallible>(load())))
     }
 
-    /// Like [`Cache::get_or_insert_with`], but `load` may fail. Then nothing is inserted, and a
-    /// thread that waits for this one calls its own `load`.
+    /// Like [`Cache::get_or_insert_with`], but `load` may fail. Then nothing is inserted. Threads
+    /// and tasks that wait for this loader share its error, if theirs has the same type.
     ///
     /// # Errors
     ///
-    /// Returns the error of `load`.
+    /// Returns the error of `load`, or of the loader of the caller for which this one has waited.
     ///
     /// # Panics
     ///
@@ -81,29 +96,36 @@ where
     /// assert!(number("dozen").is_err());
     /// assert_eq!(numbers.len(), 1);
     /// ```
-    pub fn get_or_try_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
-        let hash = self.hash(&key);
-        let mut value = self.get_hashed(hash, &key);
-        loop {
-            if let Some(value) = value {
-                // Dropped first: if a destructor panicked later, the value would be leaked.
-                drop((key, load));
-                return Ok(value);
-            }
-            match self.flights().board(hash, &key, Some(thread::current().id())) {
-                Boarding::Join(wait) if is_reading() => {
-                    drop(wait);
-                    return self.start_load().finish_alone(key, load());
-                }
-                Boarding::Join(wait) => value = wait.block().or_else(|| self.peek_hashed(hash, &key)),
-                Boarding::Lead(lead) => {
-                    value = self.peek_hashed(hash, &key);
-                    if value.is_none() {
-                        return self.start_load().finish(lead, hash, key, load());
-                    }
-                }
-            }
-        }
+    #[doc(alias = "try_get_with")]
+    pub fn get_or_try_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+    {
+        with_core!(self, core => core.load(key, |_| false, load))
+    }
+
+    /// Like [`Cache::get_or_insert_with`], but also loads if `is_stale` returns true for the value
+    /// that is present. One caller loads; others that find the value stale wait for it.
+    ///
+    /// `is_stale` must not call a function of the cache that waits.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::get_or_insert_with`].
+    ///
+    /// ```
+    /// use relativist_cache::Cache;
+    ///
+    /// let versions: Cache<&str, u32> = Cache::new(1000);
+    /// let at_least = |least, latest| versions.get_or_refresh_with("schema", |version| *version < least, || latest);
+    /// assert_eq!(at_least(1, 1), 1);
+    /// assert_eq!(at_least(1, 2), 1);
+    /// assert_eq!(at_least(2, 2), 2);
+    /// ```
+    #[doc(alias = "get_with_if")]
+    pub fn get_or_refresh_with(&self, key: K, is_stale: impl Fn(&V) -> bool, load: impl FnOnce() -> V) -> V {
+        let load = || Ok::<V, Infallible>(load());
+        infallible(with_core!(self, core => core.load(key, is_stale, load)))
     }
 
     /// Returns a clone of the value of a key. If the key is missing, inserts the result of the
@@ -112,9 +134,7 @@ where
     /// Wait-free if the key is present, apart from `clone`. Otherwise waits while another thread or
     /// task loads the key, without blocking the thread. Any executor can run this: it needs no
     /// runtime. If the future is dropped while it loads, one that waits for it calls its own
-    /// `load`. A future that loads must be polled or dropped: while it is kept without being
-    /// polled, or if it is leaked, others wait for it until the key is inserted or removed. Do not
-    /// ask for the same key in `load`: the task would wait for itself.
+    /// `load`. Do not ask for the same key in `load`: the task would wait for itself.
     ///
     /// ```
     /// use relativist_cache::Cache;
@@ -123,99 +143,348 @@ where
     ///     pages.get_or_insert_async(url.into(), || fetch(url)).await
     /// }
     /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    /// # let pages = std::sync::Arc::new(Cache::new(10));
+    /// # let pages = Cache::new(10);
     /// # assert_eq!(runtime.block_on(runtime.spawn(async move { page(&pages, "/").await })).unwrap(), "/");
     /// ```
+    #[doc(alias = "get_with")]
     pub async fn get_or_insert_async<F: Future<Output = V>>(&self, key: K, load: impl FnOnce() -> F) -> V {
         let load = || async { Ok::<V, Infallible>(load().await) };
-        match self.get_or_try_insert_async(key, load).await {
-            Ok(value) => value,
-            Err(never) => match never {},
-        }
+        infallible(self.get_or_try_insert_async(key, load).await)
     }
 
-    /// Like [`Cache::get_or_insert_async`], but the future may fail. Then nothing is inserted, and
-    /// one that waits for this one calls its own `load`.
+    /// Like [`Cache::get_or_insert_async`], but the future may fail. Then nothing is inserted.
+    /// Threads and tasks that wait for this loader share its error, if theirs has the same type.
     ///
     /// # Errors
     ///
-    /// Returns the error of the future.
-    pub async fn get_or_try_insert_async<F, E>(&self, key: K, load: impl FnOnce() -> F) -> Result<V, E>
+    /// Returns the error of the future, or of the loader of the caller for which this one has
+    /// waited.
+    #[doc(alias = "try_get_with")]
+    pub async fn get_or_try_insert_async<F, E>(&self, key: K, load: impl FnOnce() -> F) -> Result<V, Arc<E>>
     where
         F: Future<Output = Result<V, E>>,
+        E: Send + Sync + 'static,
     {
+        with_core!(self, core => core.load_async(key, |_| false, load).await)
+    }
+
+    /// Like [`Cache::get_or_refresh_with`], for tasks.
+    #[doc(alias = "get_with_if")]
+    pub async fn get_or_refresh_async<F: Future<Output = V>>(
+        &self,
+        key: K,
+        is_stale: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> F,
+    ) -> V {
+        let load = || async { Ok::<V, Infallible>(load().await) };
+        infallible(with_core!(self, core => core.load_async(key, is_stale, load).await))
+    }
+}
+
+fn infallible<V>(result: Result<V, Arc<Infallible>>) -> V {
+    match result {
+        Ok(value) => value,
+        Err(never) => match *never {},
+    }
+}
+
+/// What a caller that looks a key up finds.
+enum Found<V> {
+    Fresh(V),
+    /// The caller should refresh it, if no other one does.
+    Old(V),
+    Nothing,
+}
+
+/// What a caller does about a key that it has missed.
+enum Boarding<'c, K, V, S, L: Lifespan> {
+    Lead(Lead<'c, K, V, S, L>),
+    Join(Wait<K, V>),
+}
+
+impl<K, V, S, L> Core<K, V, S, L>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+    L: Lifespan,
+{
+    fn load<E: Send + Sync + 'static>(
+        &self,
+        key: K,
+        is_stale: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, Arc<E>> {
         let hash = self.hash(&key);
-        let mut value = self.get_hashed(hash, &key);
+        let mut found = self.look(hash, &key, &is_stale, true);
         loop {
-            if let Some(value) = value {
-                // Dropped first: if a destructor panicked later, the value would be leaked.
-                drop((key, load));
-                return Ok(value);
-            }
-            match self.flights().board(hash, &key, None) {
-                Boarding::Join(wait) if is_reading() => {
-                    drop(wait);
-                    let timed = self.start_load();
-                    return timed.finish_alone(key, load().await);
+            let (old, boarding) = match found {
+                Found::Fresh(value) => {
+                    // Dropped first: if a destructor panicked later, the value would be leaked.
+                    drop((key, load));
+                    return Ok(value);
                 }
-                Boarding::Join(wait) => value = wait.await.or_else(|| self.peek_hashed(hash, &key)),
-                Boarding::Lead(lead) => {
-                    value = self.peek_hashed(hash, &key);
-                    if value.is_none() {
-                        let timed = self.start_load();
-                        return timed.finish(lead, hash, key, load().await);
+                Found::Old(value) => (Some(value), self.board(hash, &key, Some(thread::current().id()))),
+                Found::Nothing => (None, self.board(hash, &key, Some(thread::current().id()))),
+            };
+            match (boarding, old) {
+                (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
+                (Boarding::Join(wait), None) if is_reading() => {
+                    drop(wait);
+                    return Load::new(self).finish_alone(key, load());
+                }
+                (Boarding::Join(mut wait), None) => {
+                    self.loads.record_wait();
+                    let landed = wait.block();
+                    match self.landed(landed, &wait) {
+                        Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
+                        Some(Err(error)) => {
+                            drop((key, load));
+                            return Err(error);
+                        }
+                        _ => found = self.look(hash, &key, &is_stale, false),
                     }
                 }
+                (Boarding::Lead(lead), old) => match self.look_again(hash, &key, &is_stale, old.is_some()) {
+                    Some(value) => {
+                        drop(lead);
+                        found = Found::Fresh(value);
+                    }
+                    None => return Load::new(self).finish(lead, key, load(), old),
+                },
             }
         }
     }
 
-    fn start_load(&self) -> Load<'_, K, V, S> {
-        Load { cache: self, start: Instant::now(), succeeded: false }
+    async fn load_async<F, E>(
+        &self,
+        key: K,
+        is_stale: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> F,
+    ) -> Result<V, Arc<E>>
+    where
+        F: Future<Output = Result<V, E>>,
+        E: Send + Sync + 'static,
+    {
+        let hash = self.hash(&key);
+        let mut found = self.look(hash, &key, &is_stale, true);
+        loop {
+            let (old, boarding) = match found {
+                Found::Fresh(value) => {
+                    // Dropped first: if a destructor panicked later, the value would be leaked.
+                    drop((key, load));
+                    return Ok(value);
+                }
+                Found::Old(value) => (Some(value), self.board(hash, &key, None)),
+                Found::Nothing => (None, self.board(hash, &key, None)),
+            };
+            match (boarding, old) {
+                (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
+                (Boarding::Join(wait), None) if is_reading() => {
+                    drop(wait);
+                    let alone = Load::new(self);
+                    return alone.finish_alone(key, load().await);
+                }
+                (Boarding::Join(mut wait), None) => {
+                    self.loads.record_wait();
+                    let landed = poll_fn(|context| wait.poll(context)).await;
+                    match self.landed(landed, &wait) {
+                        Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
+                        Some(Err(error)) => {
+                            drop((key, load));
+                            return Err(error);
+                        }
+                        _ => found = self.look(hash, &key, &is_stale, false),
+                    }
+                }
+                (Boarding::Lead(lead), old) => match self.look_again(hash, &key, &is_stale, old.is_some()) {
+                    Some(value) => {
+                        drop(lead);
+                        found = Found::Fresh(value);
+                    }
+                    None => {
+                        let timed = Load::new(self);
+                        let loaded = {
+                            let mut loader = pin!(load());
+                            poll_fn(|context| lead.flight.poll(loader.as_mut(), context)).await
+                        };
+                        return timed.finish(lead, key, loaded, old);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Looks a key up. `counts` says whether this is a lookup of the program.
+    fn look(&self, hash: bucket::Hash, key: &K, is_stale: impl Fn(&V) -> bool, counts: bool) -> Found<V> {
+        let guard = read();
+        let purpose = if counts { Purpose::Hit } else { Purpose::Peek };
+        let node = self.find(hash, key, purpose, &guard).filter(|node| !is_stale(&node.value));
+        if let Some(recorder) = self.recorder.as_ref().filter(|_| counts) {
+            recorder.record(node.is_some(), &guard);
+        }
+        let Some(node) = node else { return Found::Nothing };
+        node.slot.visit();
+        let value = node.value.clone();
+        match &self.expiry {
+            Some(expiry) if expiry.claim_refresh(node) => Found::Old(value),
+            _ => Found::Fresh(value),
+        }
+    }
+
+    /// Looks a key up once more, when this caller leads. One that refreshes an entry goes on, unless
+    /// the entry is gone: then it was removed, or evicted, and must be loaded anyway.
+    fn look_again(&self, hash: bucket::Hash, key: &K, is_stale: impl Fn(&V) -> bool, is_refresh: bool) -> Option<V> {
+        if is_refresh {
+            return None;
+        }
+        let guard = read();
+        let node = self.find(hash, key, Purpose::Peek, &guard).filter(|node| !is_stale(&node.value))?;
+        Some(node.value.clone())
+    }
+
+    /// Joins the load of a key, or leads a new one. `thread` is the calling thread if it will block
+    /// until the load has ended.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the thread would wait for itself.
+    fn board(&self, hash: bucket::Hash, key: &K, thread: Option<ThreadId>) -> Boarding<'_, K, V, S, L> {
+        let new = Flight::new(hash, key.clone(), thread);
+        let index = self.shard_of(hash);
+        // Loads of other keys with this hash.
+        let mut different: Vec<Arc<Flight<K, V>>> = Vec::new();
+        loop {
+            let same_hash = {
+                let mut locked = self.lock(index);
+                let mut flights = locked.flights(hash);
+                flights.retain(|flight| !different.iter().any(|other| Arc::ptr_eq(other, flight)));
+                if flights.is_empty() {
+                    locked.add_flight(Arc::clone(&new));
+                }
+                locked.unlock();
+                flights
+            };
+            if same_hash.is_empty() {
+                return Boarding::Lead(Lead { core: self, flight: new, outcome: None, is_inserted: false });
+            }
+            // Keys are compared outside of the lock.
+            for flight in same_hash {
+                if flight.key != *key {
+                    different.push(flight);
+                    continue;
+                }
+                assert!(
+                    !flight.is_led_by(thread),
+                    "the loader of a key asks for the same key: this thread would wait for itself"
+                );
+                return Boarding::Join(Wait::new(flight));
+            }
+        }
+    }
+
+    /// Returns what a load has passed on to those that have waited. If its leader is forgotten,
+    /// cancels it.
+    fn landed<E: Send + Sync + 'static>(&self, landed: Landed<V>, wait: &Wait<K, V>) -> Option<Result<V, Arc<E>>> {
+        match landed {
+            Landed::With(Outcome::Value(value)) => Some(Ok(value)),
+            Landed::With(Outcome::Failed(error)) => error.downcast().ok().map(Err),
+            Landed::With(Outcome::Nothing) => None,
+            Landed::IsForgotten => {
+                let mut locked = self.lock(self.shard_of(wait.flight.hash));
+                locked.remove_flight(&wait.flight);
+                locked.unlock();
+                wait.flight.land(Outcome::Nothing);
+                None
+            }
+        }
+    }
+}
+
+/// The right to load a key, and the duty to land its flight.
+struct Lead<'c, K, V, S, L: Lifespan> {
+    core: &'c Core<K, V, S, L>,
+    flight: Arc<Flight<K, V>>,
+    outcome: Option<Outcome<V>>,
+    /// Whether the value was inserted, and the flight taken out of its list.
+    is_inserted: bool,
+}
+
+impl<K, V, S, L: Lifespan> Drop for Lead<'_, K, V, S, L> {
+    fn drop(&mut self) {
+        let mut has_ended = self.is_inserted;
+        if !has_ended {
+            let mut locked = self.core.lock(self.core.shard_of(self.flight.hash));
+            has_ended = locked.remove_flight(&self.flight);
+            locked.unlock();
+        }
+        // Those that wait for a load that was cancelled look again.
+        self.flight.land(self.outcome.take().filter(|_| has_ended).unwrap_or(Outcome::Nothing));
     }
 }
 
 /// A call of a loader. It has failed if it is dropped without a value.
-struct Load<'c, K, V, S> {
-    cache: &'c Cache<K, V, S>,
+struct Load<'c, K, V, S, L: Lifespan> {
+    core: &'c Core<K, V, S, L>,
     start: Instant,
     succeeded: bool,
 }
 
-impl<K, V, S> Load<'_, K, V, S>
+impl<'c, K, V, S, L> Load<'c, K, V, S, L>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
+    K: Hash + Eq,
+    V: Clone,
     S: BuildHasher,
+    L: Lifespan,
 {
-    /// Inserts the value, and passes it to those that wait.
-    fn finish<E>(mut self, mut lead: Lead<'_, K, V>, hash: table::Hash, key: K, loaded: Result<V, E>) -> Result<V, E> {
-        match &loaded {
+    fn new(core: &'c Core<K, V, S, L>) -> Self {
+        Self { core, start: Instant::now(), succeeded: false }
+    }
+
+    /// Inserts the value, and passes it to those that wait. `old` is the value that was to be
+    /// refreshed.
+    fn finish<E: Send + Sync + 'static>(
+        mut self,
+        mut lead: Lead<'_, K, V, S, L>,
+        key: K,
+        loaded: Result<V, E>,
+        old: Option<V>,
+    ) -> Result<V, Arc<E>> {
+        match loaded {
             Ok(value) => {
                 self.succeeded = true;
-                if lead.is_cancelled() {
-                    drop(key);
-                } else {
-                    with_core!(self.cache, core => core.insert_loaded(hash, key, value.clone(), &lead));
-                }
-                lead.succeed(value.clone());
+                drop(old);
+                let node = self.core.make(lead.flight.hash, key, value.clone());
+                let put = self.core.update().put(node, &Condition::Loaded(&lead.flight));
+                lead.is_inserted = put.is_ok();
+                drop(put.map_err(|unput| match unput {
+                    Unput::Refused(node) | Unput::TooHeavy(node) => node.into_parts(),
+                }));
+                lead.outcome = Some(Outcome::Value(value.clone()));
+                drop(lead);
+                Ok(value)
             }
-            Err(_) => drop(key),
+            Err(error) => {
+                drop(key);
+                // Those that wait have not found the old value.
+                let error = Arc::new(error);
+                lead.outcome = Some(Outcome::Failed(Arc::clone(&error) as _));
+                drop(lead);
+                old.ok_or(error)
+            }
         }
-        drop(lead);
-        loaded
     }
 
     /// Does not keep the value: it comes from no flight, so no removal could have cancelled it.
-    fn finish_alone<E>(mut self, key: K, loaded: Result<V, E>) -> Result<V, E> {
+    fn finish_alone<E>(mut self, key: K, loaded: Result<V, E>) -> Result<V, Arc<E>> {
         self.succeeded = loaded.is_ok();
         drop(key);
-        loaded
+        loaded.map_err(Arc::new)
     }
 }
 
-impl<K, V, S> Drop for Load<'_, K, V, S> {
+impl<K, V, S, L: Lifespan> Drop for Load<'_, K, V, S, L> {
     fn drop(&mut self) {
-        with_core!(self.cache, core => core.loads.record(self.succeeded, self.start.elapsed()));
+        self.core.loads.record(self.succeeded, self.start.elapsed());
     }
 }

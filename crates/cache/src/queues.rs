@@ -9,8 +9,8 @@
 
 use std::ptr::NonNull;
 
-use super::entry::{Place, Slot, State};
 use super::ghosts::Ghosts;
+use super::node::{Place, Slot};
 use relativist_core::eviction;
 
 /// The maximum number of visited entries that an eviction moves. After that it evicts the next one,
@@ -29,9 +29,6 @@ pub(super) struct Queues {
     level: u32,
     len: usize,
     ghosts: Ghosts,
-    /// The number of entries that were evicted to make room, and of those that had expired.
-    pub(super) evicted: u64,
-    pub(super) expired: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -47,60 +44,28 @@ const _: () = assert!(eviction::QUEUES <= u64::BITS as usize);
 
 impl Queues {
     pub(super) fn new() -> Self {
-        Self {
-            lists: [List::default(); eviction::QUEUES],
-            occupied: 0,
-            level: 0,
-            len: 0,
-            ghosts: Ghosts::default(),
-            evicted: 0,
-            expired: 0,
-        }
+        Self { lists: [List::default(); eviction::QUEUES], occupied: 0, level: 0, len: 0, ghosts: Ghosts::default() }
     }
 
-    /// Queues a new entry, unless it was unlinked meanwhile. It begins on probation, unless its
-    /// hash is that of a ghost, or `visits` says that it has replaced an entry with that many.
+    /// Queues an entry that has just come into the table. It begins on probation, unless its hash is
+    /// that of a ghost, or `visits` says that it has replaced an entry with that many.
     ///
     /// # Safety
     ///
-    /// The entry belongs to this shard, was never passed to this function, and is alive. It stays
-    /// alive until a grace period after it was passed to [`Queues::unlink`].
+    /// The entry belongs to this shard, is in no queue, and stays alive until it was taken out of
+    /// its queue.
     #[inline(always)]
-    pub(super) unsafe fn admit(&mut self, slot: NonNull<Slot>, hash: u64, visits: u8) {
-        let was_ghost = self.ghosts.forget(hash);
-        // SAFETY: alive, and under the lock of its shard; the reference ends before `push`.
-        let place = unsafe { slot.as_ref().place() };
-        if *place.state == State::New {
-            *place.visits = visits.max(u8::from(was_ghost));
-            self.push(slot);
-        }
-    }
-
-    /// Notes that an entry is not in the map, nor will be, and takes it out of its queue. Returns
-    /// its visits.
-    ///
-    /// # Safety
-    ///
-    /// The entry belongs to this shard, is alive, and was unlinked by the caller, or only the
-    /// caller could have inserted it.
-    pub(super) unsafe fn unlink(&mut self, slot: NonNull<Slot>) -> u8 {
-        // SAFETY: alive, and under the lock of its shard.
-        let place = unsafe { slot.as_ref().place() };
-        let state = std::mem::replace(place.state, State::Unlinked);
-        let visits = *place.visits;
-        if state == State::Queued {
-            self.take_out(slot);
-        }
-        visits
+    pub(super) unsafe fn admit(&mut self, slot: NonNull<Slot>, visits: u8) {
+        // SAFETY: alive, and under the lock of its shard; the references end before `push`.
+        let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
+        let was_ghost = self.ghosts.forget(entry.hash.get());
+        *place.visits = visits.max(u8::from(was_ghost));
+        self.push(slot);
     }
 
     /// Takes the entry to evict next out of its queue. Moves entries that were visited. Entries for
     /// which `is_expired` returns true are evicted as soon as they are reached. Leaves `kept` where
     /// it is.
-    ///
-    /// The caller has entered a read section before it locked the shard. So the entry is alive as
-    /// long as the section: an entry is retired only after [`Queues::unlink`], and this one has not
-    /// been passed there.
     #[inline(always)]
     pub(super) fn pop(
         &mut self,
@@ -125,26 +90,10 @@ impl Queues {
                     *place.visits = visits;
                     self.push(slot);
                 }
-                None => {
-                    *place.state = State::Popped;
-                    return Some(Popped { slot, expired, queue });
-                }
+                None => return Some(Popped { slot, expired, queue }),
             }
         }
         None
-    }
-
-    /// Puts an entry back that was popped, but is not in the map: another thread is about to insert
-    /// it, or has removed it and is about to take it out of its queue.
-    ///
-    /// # Safety
-    ///
-    /// The entry came from [`Queues::pop`] of this shard, in a read section that has not ended.
-    pub(super) unsafe fn put_back(&mut self, slot: NonNull<Slot>) {
-        // SAFETY: alive as long as that section, and under the lock of its shard.
-        if *unsafe { slot.as_ref().place() }.state == State::Popped {
-            self.push(slot);
-        }
     }
 
     /// Returns the number of entries in the queues.
@@ -175,10 +124,6 @@ impl Queues {
             next = *unsafe { slot.as_ref().place() }.next;
             Some(slot)
         })
-    }
-
-    pub(super) fn forget_ghosts(&mut self) {
-        self.ghosts.clear();
     }
 
     /// Returns the first entry with the lowest priority, apart from `kept`.
@@ -216,7 +161,6 @@ impl Queues {
         let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), *place.visits);
         let list = &mut self.lists[queue];
         let previous = list.last.replace(slot);
-        *place.state = State::Queued;
         *place.queue = queue as u8;
         *place.stamp = self.level;
         *place.previous = previous;
@@ -246,12 +190,12 @@ impl Queues {
         self.len -= 1;
     }
 
-    /// Takes an entry out of the queue in which it is.
-    fn take_out(&mut self, slot: NonNull<Slot>) {
-        let (queue, previous, next) = {
+    /// Takes an entry out of the queue in which it is. Returns its visits.
+    pub(super) fn take_out(&mut self, slot: NonNull<Slot>) -> u8 {
+        let (queue, previous, next, visits) = {
             // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-            let Place { queue, previous, next, .. } = unsafe { slot.as_ref().place() };
-            (*queue, *previous, *next)
+            let Place { queue, previous, next, visits, .. } = unsafe { slot.as_ref().place() };
+            (*queue, *previous, *next, *visits)
         };
         let list = &mut self.lists[usize::from(queue)];
         // What the first entry has as its previous one is gone; see `take_first`.
@@ -270,6 +214,73 @@ impl Queues {
             self.occupied &= !(1 << queue);
         }
         self.len -= 1;
+        visits
+    }
+
+    /// Takes all entries out of their queues, in constant time, and returns them as a chain. Forgets
+    /// all ghosts.
+    pub(super) fn take_all(&mut self) -> Chain {
+        let mut chain = Chain::default();
+        for list in &mut self.lists {
+            if let List { first: Some(first), last: Some(last) } = std::mem::take(list) {
+                // SAFETY: entries in queues were alive, and this is under the lock of their shard.
+                unsafe { chain.append(first, last) };
+            }
+        }
+        self.occupied = 0;
+        self.len = 0;
+        self.ghosts.clear();
+        chain
+    }
+}
+
+/// Entries that have left the table, in the order in which they were added, linked by their slots.
+#[derive(Default)]
+pub(super) struct Chain(List);
+
+// SAFETY: the pointers are to slots, which may be used on any thread under the lock of the shard.
+unsafe impl Send for Chain {}
+
+impl Chain {
+    /// Appends entries that are linked from the first to the last one.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of their shard. They are alive, in no queue, and freed only after
+    /// they were taken out of this chain.
+    pub(super) unsafe fn append(&mut self, first: NonNull<Slot>, last: NonNull<Slot>) {
+        // SAFETY: alive, and under the lock of the shard.
+        unsafe {
+            *last.as_ref().place().next = None;
+            match self.0.last.replace(last) {
+                Some(previous) => *previous.as_ref().place().next = Some(first),
+                None => self.0.first = Some(first),
+            }
+        }
+    }
+
+    /// Appends all entries of another chain.
+    pub(super) fn append_all(&mut self, other: Self) {
+        if let List { first: Some(first), last: Some(last) } = other.0 {
+            // SAFETY: the caller of `append` has promised it for the other chain.
+            unsafe { self.append(first, last) };
+        }
+    }
+
+    /// Returns the first entry.
+    pub(super) fn first(&self) -> Option<NonNull<Slot>> {
+        self.0.first
+    }
+
+    /// Takes the first entry out.
+    pub(super) fn pop(&mut self) -> Option<NonNull<Slot>> {
+        let first = self.0.first?;
+        // SAFETY: alive, and under the lock of the shard.
+        self.0.first = *unsafe { first.as_ref().place() }.next;
+        if self.0.first.is_none() {
+            self.0.last = None;
+        }
+        Some(first)
     }
 }
 
@@ -290,17 +301,18 @@ pub(super) struct Popped {
 
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
+    use relativist_bucket::Hash;
+
     use super::*;
 
     #[test]
     fn an_entry_can_leave_after_the_one_before_it() {
-        let slots = [(); 6].map(|()| Slot::new(1));
+        let slots = [(); 6].map(|()| Slot::new(Hash::new(0), 1));
         let [first, second, third, fourth, fifth, sixth] = slots.each_ref().map(NonNull::from);
         let mut queues = Queues::new();
         // SAFETY: alive until the end of this test, and in these queues only.
-        let admit = |queues: &mut Queues, slot| unsafe { queues.admit(slot, 0, 0) };
-        // SAFETY: as above, and in no map.
-        let unlink = |queues: &mut Queues, slot| _ = unsafe { queues.unlink(slot) };
+        let admit = |queues: &mut Queues, slot| unsafe { queues.admit(slot, 0) };
+        let unlink = |queues: &mut Queues, slot| _ = queues.take_out(slot);
         let pop_but = |queues: &mut Queues, kept| queues.pop(kept, |_| false).map(|popped| popped.slot);
         let pop = |queues: &mut Queues| pop_but(queues, None);
 
@@ -315,5 +327,12 @@ mod tests {
         assert_eq!((pop(&mut queues), queues.len()), (None, 0));
         admit(&mut queues, sixth);
         assert_eq!((pop(&mut queues), queues.len()), (Some(sixth), 0));
+
+        [first, second].into_iter().for_each(|slot| admit(&mut queues, slot));
+        let mut taken = queues.take_all();
+        assert_eq!((queues.len(), pop(&mut queues)), (0, None));
+        // SAFETY: as above, and in no queue.
+        unsafe { taken.append(third, third) };
+        assert_eq!([(); 4].map(|()| taken.pop()), [Some(first), Some(second), Some(third), None]);
     }
 }

@@ -29,6 +29,11 @@ pub struct Stats {
     pub failed_loads: u64,
     /// The time that all these loaders took.
     pub load_time: Duration,
+    /// Calls that waited for the loader of another caller. They count as misses, too.
+    pub waits: u64,
+    /// Updates that waited for readers, because the removed entries that readers may still have
+    /// were too heavy.
+    pub stalls: u64,
 }
 
 impl Stats {
@@ -87,6 +92,7 @@ pub(super) struct LoadCounts {
     loads: AtomicU64,
     failed: AtomicU64,
     nanoseconds: AtomicU64,
+    waits: AtomicU64,
 }
 
 impl LoadCounts {
@@ -96,9 +102,15 @@ impl LoadCounts {
         self.nanoseconds.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
 
+    pub(super) fn record_wait(&self) {
+        // Relaxed: as above.
+        self.waits.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn add_to(&self, stats: &mut Stats) {
         // Relaxed, all: as above.
         stats.loads = self.loads.load(Relaxed);
+        stats.waits = self.waits.load(Relaxed);
         stats.failed_loads = self.failed.load(Relaxed);
         stats.load_time = Duration::from_nanos(self.nanoseconds.load(Relaxed));
     }

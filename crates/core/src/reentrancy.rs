@@ -36,21 +36,6 @@ pub fn enter<T>(table: &T) {
         .with(|locked| if locked.count.get() == 0 { locked.push_first(table) } else { locked.push_other(table) });
 }
 
-/// Panics where [`enter`] would, without adding the table. Call before an update that takes no
-/// lock, and before waiting for a thread that may wait for a bucket.
-///
-/// # Panics
-///
-/// Panics where [`enter`] does.
-#[inline(always)]
-pub fn assert_outside<T>(table: &T) {
-    LOCKED_TABLES.with(|locked| {
-        if locked.count.get() > 0 {
-            locked.assert_may_push(address(table));
-        }
-    });
-}
-
 /// Removes the table. Call just before or after unlocking a bucket. Tables may be removed in any
 /// order.
 #[inline(always)]
@@ -78,12 +63,6 @@ impl LockedTables {
              the lock (a key's Eq, or any code while a relativist_table::Entry lives) may look keys up, but must not update the same \
              table; update it before or after"
         );
-    }
-
-    #[cold]
-    fn assert_may_push(&self, table: *const ()) {
-        self.assert_is_not_in(table);
-        self.assert_has_room();
     }
 
     #[cold]

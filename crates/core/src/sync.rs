@@ -63,7 +63,6 @@ impl<T> UnsafeCell<T> {
 #[inline(always)]
 pub fn fence_after_exchange() {
     // litmus: update-then-lookup, update-then-lookup-grown, bucket-update-then-lookup
-    // litmus: insert-then-lookup, flight-begun
     #[cfg(any(not(target_arch = "x86_64"), relativist_loom))]
     atomic::fence(SeqCst);
     // The exchange orders accesses in the processor. This keeps the compiler from moving later
@@ -75,7 +74,7 @@ pub fn fence_after_exchange() {
 /// Prevents the processor from executing later loads before earlier stores.
 #[inline(always)]
 pub fn full_fence() {
-    // litmus: sleep, bucket-wake, unlink-then-lookup, flight-begun
+    // litmus: sleep, bucket-wake
     atomic::fence(SeqCst);
 }
 

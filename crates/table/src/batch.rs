@@ -2,7 +2,7 @@
 
 use std::ptr::{NonNull, null_mut};
 
-use relativist_core::prefetch::{prefetch, prefetch_for_write};
+use relativist_core::prefetch::prefetch;
 use relativist_rcu::Guard;
 
 use super::link::AnyLink;
@@ -26,19 +26,6 @@ impl<L: AnyLink> Table<L> {
     /// the cache yet.
     pub fn prefetch(&self, hashes: &[Hash], prefetched: impl FnMut(NonNull<L>), guard: &Guard) {
         self.first_links(hashes, guard).into_iter().filter_map(NonNull::new).for_each(prefetched);
-    }
-
-    /// Prefetches the head that an update of this hash will write. Unlike the other prefetches, it
-    /// never waits for memory.
-    #[inline(always)]
-    pub fn prefetch_head(&self, hash: Hash, guard: &Guard) {
-        prefetch_for_write(self.inner().array(guard).head(hash));
-    }
-
-    /// Prefetches the first link of a bucket whose head has been prefetched before.
-    #[inline(always)]
-    pub fn prefetch_first_link(&self, hash: Hash, guard: &Guard) {
-        prefetch(self.inner().array(guard).head(hash).load().first::<L>());
     }
 
     /// Returns the link at which the walk for each hash of a batch begins; null if the summary

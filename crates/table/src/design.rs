@@ -17,8 +17,7 @@
 //! A bucket's head is one word: pointer, lock, state, and a *summary*. The summary says which of
 //! the 16 values of the next four hash bits, after those of the bucket, occur in the chain. At half
 //! an entry per bucket it answers 31 of 32 misses without touching an entry. If it shows that a new
-//! link comes first, and the bucket is neither locked nor part of a resize, one exchange of the
-//! head inserts the link (`settled.rs`).
+//! link comes first, an insertion needs no look at the others.
 //!
 //! # Resizing
 //!
@@ -110,9 +109,9 @@
 //! * **T2** Lookups are wait-free: they never wait and never retry. A lookup passes links whose
 //!   hash is at most its own. Their number is bounded by the length of the chain, plus the links
 //!   that other threads insert ahead of the lookup while it walks.
-//! * **T3** Operations on a key are linearizable. That includes real time: an update executes a
-//!   full barrier before it returns, in most cases by unlocking, so a lookup that begins later sees
-//!   the update. (During a resize an update changes the newest array first, see `group.rs`.)
+//! * **T3** Operations on a key are linearizable. That includes real time: an update unlocks by a
+//!   full barrier before it returns, so a lookup that begins later sees the update. (During a
+//!   resize an update changes the newest array first, see `group.rs`.)
 //! * **T4** An update waits for updates of its bucket or group, and for a step of the resizer on
 //!   it. It never waits for readers, except by the bound on deferred work. A step of the resizer
 //!   covers the chain of one bucket, or at most 64 heads with their chains, whatever the sizes.

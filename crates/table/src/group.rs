@@ -58,7 +58,7 @@ struct Level<'g> {
 /// A place in a chain.
 pub(super) struct Place<L: AnyLink = Link> {
     /// The link before this place; `None` at the start of the chain.
-    pub(super) before: Option<NonNull<L>>,
+    before: Option<NonNull<L>>,
     /// The link there that matches.
     pub(super) found: Option<NonNull<L>>,
     /// The link after it.
@@ -310,13 +310,13 @@ impl<L: AnyLink> Drop for LockedGroup<'_, L> {
 
 impl<L: AnyLink> Place<L> {
     /// Returns the place at the start of a chain, in front of this link.
-    pub(super) fn at_start(after: *mut L) -> Self {
+    fn at_start(after: *mut L) -> Self {
         Self { before: None, found: None, after }
     }
 
     /// Changes the predecessor, if there is one. The caller changes the heads.
     #[inline(always)]
-    pub(super) fn link(&self, to: *mut L) {
+    fn link(&self, to: *mut L) {
         if let Some(before) = self.before {
             // SAFETY: in the chain that the caller has locked, hence alive. `to` is in this chain,
             // or enters it now.
@@ -326,7 +326,7 @@ impl<L: AnyLink> Place<L> {
 
     /// Returns what a head of this bucket holds after the change, in an array of this scale.
     #[inline(always)]
-    pub(super) fn updated(&self, word: Word, scale: Scale, to: *mut L, change: Change, hash: Hash) -> Word {
+    fn updated(&self, word: Word, scale: Scale, to: *mut L, change: Change, hash: Hash) -> Word {
         let is_here = |link: NonNull<L>| {
             // SAFETY: all these links are in the chain that the caller has locked, or about to
             // enter it.
@@ -396,7 +396,7 @@ fn nearest_before<L: AnyLink>(start: *mut L, heads: &[Head], hash: Hash) -> (*mu
 /// Finds a link, or the place for it, starting at `next`. All links before `next` have smaller
 /// hashes.
 #[inline(always)]
-pub(super) fn walk<L: AnyLink>(mut next: *mut L, hash: Hash, mut is_match: impl FnMut(NonNull<L>) -> bool) -> Place<L> {
+fn walk<L: AnyLink>(mut next: *mut L, hash: Hash, mut is_match: impl FnMut(NonNull<L>) -> bool) -> Place<L> {
     let mut before = None;
     while let Some(link) = NonNull::new(next) {
         // SAFETY: reachable from a head whose lock the caller holds: not removed, hence alive.

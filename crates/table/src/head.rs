@@ -18,15 +18,13 @@
 //! * *locked:* an update or the resizer holds the lock. Readers ignore it. Until it is released, no
 //!   other thread writes to the head.
 //!
-//! Locking and unlocking take one atomic read-modify-write each, unless the thread executes another
-//! full barrier after unlocking. An insertion in front of all other links takes only one in total,
-//! if the head is not locked; see `settled.rs`.
+//! Locking and unlocking take one atomic read-modify-write each.
 
 use super::hash::{Hash, Scale};
 use relativist_core::prefetch::prefetch;
 #[cfg(not(relativist_loom))]
 use relativist_core::sleepers::Sleepers;
-use relativist_core::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release, fence_after_exchange};
+use relativist_core::sync::{AcqRel, Acquire, AtomicPtr, Relaxed, Release};
 use relativist_rcu::contention::Site;
 
 /// The value of a [`Head`]. Pointers keep their provenance, so this is a tagged pointer.
@@ -133,7 +131,7 @@ impl Word {
 
     /// Returns whether the head is neither locked nor part of a resize.
     #[inline(always)]
-    pub(super) fn is_free_and_settled(self) -> bool {
+    fn is_free_and_settled(self) -> bool {
         self.0.addr() & (Self::LOCKED | Self::FOLLOWS | Self::FINER) == 0
     }
 
@@ -205,11 +203,10 @@ impl Head {
 
     #[inline(always)]
     pub(super) fn load(&self) -> Word {
-        // Acquire: pairs with the Release of `store`, `unlock` and `try_replace`. This thread sees
-        // the first link as it was published, and if it sees a mark, what was prepared before the
-        // mark was set.
+        // Acquire: pairs with the Release of `store` and `unlock`. This thread sees the first link
+        // as it was published, and if it sees a mark, what was prepared before the mark was set.
         // litmus: chain-head, chain-unlock, chain-relocked, chain-continued, array-filled
-        // litmus: cut-moved, insert-first
+        // litmus: cut-moved
         Word(self.0.load(Acquire))
     }
 
@@ -288,18 +285,6 @@ impl Head {
         !word.is_locked() && self.0.compare_exchange(word.0, word.with_finer().0, AcqRel, Relaxed).is_ok()
     }
 
-    /// Replaces what a head holds, if it is unlocked and still holds `word`, without locking it.
-    /// Returns whether it did.
-    #[inline(always)]
-    pub(super) fn try_replace(&self, word: Word, new: Word) -> bool {
-        // Release: pairs with the Acquire in `load`. An exchange, and so a full barrier with the
-        // fence below, for the reason in `unlock`. Relaxed: on failure the caller loads again.
-        // litmus: insert-first, insert-then-lookup
-        let is_replaced = self.0.compare_exchange(word.0, new.0, Release, Relaxed).is_ok();
-        fence_after_exchange();
-        is_replaced
-    }
-
     /// Replaces what a head holds. The caller holds its lock, and keeps it.
     #[inline]
     pub(super) fn set_locked(&self, word: Word) {
@@ -318,14 +303,6 @@ impl Head {
         // litmus: chain-relocked, chain-continued
         self.0.swap(word.without(Word::LOCKED).0, AcqRel);
         self.wake_waiters();
-    }
-
-    /// Sets what the head holds from now on, and unlocks it, without a full barrier. The caller
-    /// executes one before it calls [`Head::wake_waiters`], and before it looks anything up.
-    #[inline(always)]
-    pub(super) fn unlock_without_barrier(&self, word: Word) {
-        // The Release of `store` pairs with the Acquire in `load` and `try_lock`, as in `unlock`.
-        self.store(word.without(Word::LOCKED));
     }
 
     #[inline(always)]
@@ -348,10 +325,9 @@ impl Head {
         SLEEPERS.wait(spins, std::ptr::from_ref(self).addr(), || self.load().is_locked());
     }
 
-    /// Called after the exchange that unlocks, or one that follows an `unlock_without_barrier`.
-    /// This makes the exchange a full barrier.
+    /// Called after the exchange that unlocks, which this makes a full barrier.
     #[inline(always)]
-    pub(super) fn wake_waiters(&self) {
+    fn wake_waiters(&self) {
         SLEEPERS.wake(std::ptr::from_ref(self).addr());
     }
 }
@@ -362,7 +338,7 @@ impl Head {
         relativist_core::sync::yield_now();
     }
 
-    pub(super) fn wake_waiters(&self) {}
+    fn wake_waiters(&self) {}
 }
 
 #[cfg(all(test, not(relativist_loom)))]

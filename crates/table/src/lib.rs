@@ -4,14 +4,13 @@
 //!
 //! Use it for structures that embed a [`Link`] and manage their own memory: objects with their own
 //! header, objects that are in several tables at once, multimaps. For everything else use the maps
-//! of `relativist`, or `relativist-cache`. [`design`] explains the algorithm and lists the
-//! guarantees. Before version 1 any minor version may change the interface.
+//! of `relativist`, or `relativist-cache`, which have other tables. [`design`] explains the
+//! algorithm and lists the guarantees. Before version 1 any minor version may change the interface.
 //!
 //! | | |
 //! |---|---|
 //! | [`Table::find`], [`Table::find_all`], [`Table::iter`], [`Table::scan`] | lookups: wait-free |
-//! | [`Table::entry`], [`Table::insert`], [`Table::remove`], [`Table::unlink`] | updates: lock one bucket |
-//! | [`Table::insert_if_absent`] | an update that in most cases takes no lock |
+//! | [`Table::entry`], [`Table::insert`], [`Table::remove`] | updates: lock one bucket |
 //! | [`Table::resize_to`], [`Table::reserve`], [`Table::shrink_to_fit`] | resize by hand |
 //!
 //! The examples `intrusive.rs` and `multimap.rs` show how to use it.
@@ -41,7 +40,6 @@ pub mod node;
 mod policy;
 mod resize;
 mod resizer;
-mod settled;
 mod stats;
 mod table;
 mod update;
@@ -57,7 +55,6 @@ pub use link::{AnyLink, CompactLink, Link};
 pub use multimap::FindAll;
 pub use policy::{Policy, PolicyError, Resizing};
 pub use relativist_rcu::{Guard, read};
-pub use settled::{Unlinked, Unsettled, Waiters};
 pub use stats::Stats;
 pub use table::{Table, assert_outside_sections};
 pub use update::{Entry, OccupiedEntry, VacantEntry};

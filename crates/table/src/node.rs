@@ -4,7 +4,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 
-use relativist_rcu::{Guard, defer_raw};
+use relativist_rcu::Guard;
 
 use crate::{Hash, Link};
 use relativist_core::recycle;
@@ -23,52 +23,20 @@ impl<K, V> Node<K, V> {
     /// Creates a node. Aborts if there is no memory, like `Box::new`.
     #[inline]
     pub fn new(hash: Hash, key: K, value: V) -> Box<Self> {
-        Self::try_new(hash, key, value).unwrap_or_else(|_| handle_alloc_error(Layout::new::<Self>()))
-    }
-
-    /// Creates a node. Returns key and value if there is no memory.
-    #[inline]
-    pub fn try_new(hash: Hash, key: K, value: V) -> Result<Box<Self>, (K, V)> {
-        let Some(memory) = recycle::allocate(Layout::new::<Self>()) else { return Err((key, value)) };
-        let node = memory.cast::<Self>();
+        let layout = Layout::new::<Self>();
+        let node = recycle::allocate(layout).unwrap_or_else(|| handle_alloc_error(layout)).cast::<Self>();
         // SAFETY: memory of this layout that comes from the global allocator, possibly through the
         // recycler, can be a box's.
         unsafe {
             node.write(Self { link: Link::new(hash), key, value });
-            Ok(Box::from_raw(node.as_ptr()))
+            Box::from_raw(node.as_ptr())
         }
-    }
-
-    /// Returns key and value.
-    pub fn into_parts(self) -> (K, V) {
-        (self.key, self.value)
-    }
-
-    /// Returns the link.
-    pub fn link(&self) -> &Link {
-        &self.link
-    }
-
-    /// Returns references to key and value.
-    #[inline]
-    pub fn pair(&self) -> (&K, &V) {
-        (&self.key, &self.value)
     }
 
     /// Converts the box to its link. The pointer may be used to access the whole node.
     pub fn into_link(self: Box<Self>) -> NonNull<Link> {
         const { assert!(offset_of!(Self, link) == 0) };
         NonNull::from(Box::leak(self)).cast()
-    }
-
-    /// Converts the link back to the box.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], and no other code uses the node.
-    pub unsafe fn from_link(link: NonNull<Link>) -> Box<Self> {
-        // SAFETY: `into_link` leaked the box.
-        unsafe { Box::from_raw(link.cast().as_ptr()) }
     }
 
     /// # Safety
@@ -90,33 +58,6 @@ impl<K, V> Node<K, V> {
         let _memory = Memory(node.cast(), Layout::new::<Self>());
         // SAFETY: `into_link` leaked the box, and the caller guarantees that no thread uses it.
         unsafe { node.drop_in_place() };
-    }
-
-    /// Moves key and value out of a node, and frees it after a grace period.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], no thread uses the key or the value any more, and no
-    /// later reader can find it.
-    pub unsafe fn take(link: NonNull<Link>) -> (K, V) {
-        let node = link.cast::<Self>();
-        // SAFETY: the caller allows to move key and value out, and the deferred function drops
-        // neither.
-        unsafe {
-            let entry = ((&raw const (*node.as_ptr()).key).read(), (&raw const (*node.as_ptr()).value).read());
-            defer_raw(link.cast(), size_of::<Self>(), |link| Self::free(link.cast()));
-            entry
-        }
-    }
-
-    /// Frees a node whose key and value are gone.
-    ///
-    /// # Safety
-    ///
-    /// The link came from [`Node::into_link`], key and value were dropped or moved out, and no
-    /// thread uses the node any more.
-    pub unsafe fn free(link: NonNull<Link>) {
-        drop(Memory(link.cast(), Layout::new::<Self>()));
     }
 
     /// Drops the node after a grace period.

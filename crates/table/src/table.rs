@@ -4,7 +4,6 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use relativist_core::reentrancy;
 use relativist_core::sync::Relaxed;
 use relativist_rcu::{Guard, is_reading, read};
 
@@ -142,14 +141,6 @@ impl<L: AnyLink> Table<L> {
     #[inline(always)]
     pub(super) fn inner(&self) -> &TableInner<L> {
         &self.inner
-    }
-
-    /// # Panics
-    ///
-    /// Panics if an update would: this thread holds the lock of a bucket of this table, or locks of
-    /// too many others.
-    pub fn assert_unlocked(&self) {
-        reentrancy::assert_outside(self.inner());
     }
 
     /// Returns the number of links. It is exact if no thread updates the table meanwhile. Reads a

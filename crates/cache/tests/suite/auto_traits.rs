@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::hash::RandomState;
 
-use relativist_cache::{Cache, ComputeError, Eviction, Iter, Stats, TooHeavy};
+use relativist_cache::{Cache, Iter, RemovalCause, Stats, TooHeavy};
 use relativist_testing::{OnlySend, OnlySync, auto_traits};
 
 auto_traits! {
@@ -20,12 +20,11 @@ auto_traits! {
     Cache<u64, u64, OnlySend> => - - + +,
     Cache<u64, u64, OnlySync> => - - + +,
     Cache<u64, Cell<u64>> => - - + +,
-    Iter<'static, u64, u64, RandomState> => - - + +,
-    Iter<'static, u64, Cell<u64>, RandomState> => - - - -,
+    Iter<'static, u64, u64, RandomState> => + + + +,
+    Iter<'static, OnlySend, u64, RandomState> => - - + +,
+    Iter<'static, u64, Cell<u64>, RandomState> => - - + -,
     Stats => + + + +,
-    Eviction => + + + +,
-    ComputeError<u64, u64, u64> => + + + +,
-    ComputeError<u64, u64, OnlySend> => + - + +,
+    RemovalCause => + + + +,
     TooHeavy<u64, u64> => + + + +,
     TooHeavy<u64, OnlySend> => + - + +,
 }

@@ -4,14 +4,12 @@
 use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use relativist_cache::Cache;
-use relativist_table::{self as table, Link, Resizing, Table};
 use relativist_testing::{patience, wait_until};
 
 use crate::operations::Colliding;
@@ -63,6 +61,45 @@ impl Clone for Value {
     }
 }
 
+/// Executes operations of all kinds.
+fn operate(cache: &Cache<Key, Value, Colliding>, value: impl Fn(u64) -> Value) {
+    cache.insert(Key(8), value(11));
+    cache.insert(Key(8), value(3));
+    cache.try_insert(Key(9), value(21)).unwrap_err();
+    cache.get(&Key(8));
+    cache.get_or_insert_with(Key(10), || {
+        may_panic();
+        value(5)
+    });
+    cache.remove(&Key(10));
+    for weight in [4, 16, 21] {
+        let computed = cache.compute(Key(12), |_| {
+            may_panic();
+            Some(value(weight))
+        });
+        assert_eq!(computed.map(|value| value.0), Some(weight));
+        assert_eq!(cache.contains_key(&Key(12)), weight < 21);
+    }
+    cache.remove_if(&Key(8), |_, _| {
+        may_panic();
+        true
+    });
+    cache.retain(|_, value| {
+        may_panic();
+        value.0 > 2
+    });
+    cache.get_or_refresh_with(
+        Key(13),
+        |_| {
+            may_panic();
+            true
+        },
+        || value(2),
+    );
+    cache.set_capacity(10);
+    cache.invalidate_all();
+}
+
 /// Runs operations until each call in them has panicked once.
 #[test]
 fn any_call_may_panic() {
@@ -78,48 +115,26 @@ fn any_call_may_panic() {
                 may_panic();
                 None
             })
-            .on_evict(|_, _, _| may_panic())
+            .on_removal(|_, _, _| may_panic())
             .hasher(Colliding)
             .build();
         let value = |weight| Value(weight, Arc::clone(&alive));
-        (0..8).for_each(|n| cache.insert(Key(n), value(u64::from(n))).unwrap());
+        (0..8).for_each(|n| cache.insert(Key(n), value(u64::from(n))));
         CALLS_LEFT.set(failing);
-        let result = catch_unwind(AssertUnwindSafe(|| {
-            cache.insert(Key(8), value(11)).unwrap();
-            cache.insert(Key(8), value(3)).unwrap();
-            cache.insert(Key(9), value(21)).unwrap_err();
-            cache.get(&Key(8));
-            cache.get_or_insert_with(Key(10), || {
-                may_panic();
-                value(5)
-            });
-            cache.remove(&Key(10));
-            let guard = relativist_cache::read();
-            for weight in [4, 16, 21] {
-                let decide = |_: Option<&Value>| {
-                    may_panic();
-                    Ok::<_, ()>(Some(value(weight)))
-                };
-                assert_eq!(cache.compute(Key(12), decide, &guard).is_err(), weight == 21);
-            }
-            drop(guard);
-            cache.set_capacity(10);
-            cache.invalidate_all();
-        }));
-        // A panic in the function for evicted entries does not reach the caller.
+        let result = catch_unwind(AssertUnwindSafe(|| operate(&cache, value)));
+        // A panic in the listener does not reach the caller.
         let panicked = CALLS_LEFT.replace(usize::MAX) > usize::MAX / 2;
         assert!(panicked || result.is_ok());
         // Whatever has happened, the cache can be used, and each entry can be evicted.
-        let sum: u64 = cache.iter(&relativist_cache::read()).map(|(_, value)| value.0.max(1)).sum();
+        let sum: u64 = cache.iter().map(|(_, value)| value.0.max(1)).sum();
         assert_eq!(cache.weight(), sum, "after a panic in call {failing}");
         cache.set_capacity(20);
         assert_eq!(cache.get_or_insert_with(Key(10), || value(5)).0, 5);
-        cache.insert(Key(11), value(20)).unwrap();
+        cache.insert(Key(11), value(20));
         assert_eq!((cache.len(), cache.weight()), (1, 20));
         drop(cache);
         // The background thread may be using the cache, because its entries may expire.
         wait_until(&format!("all values to be dropped after a panic in call {failing}"), || {
-            relativist_rcu::barrier();
             Arc::strong_count(&alive) == 1
         });
         if !panicked {
@@ -138,12 +153,12 @@ fn a_destructor_that_panics_does_not_reach_the_caller() {
         }
     }
     let cache = Cache::new(2);
-    (0..100).for_each(|n| cache.insert(n, Arc::new(Panics)).unwrap());
+    (0..100).for_each(|n| cache.insert(n, Arc::new(Panics)));
     assert_eq!(cache.len(), 2);
-    relativist_rcu::barrier();
+    cache.run_pending_tasks();
     cache.invalidate_all();
-    relativist_rcu::barrier();
-    assert_eq!(cache.weight(), 0);
+    cache.run_pending_tasks();
+    assert_eq!((cache.len(), cache.weight()), (0, 0));
 }
 
 /// A part of a key, or of what a loader captures, which may panic in its destructor.
@@ -187,7 +202,7 @@ fn a_destructor_that_panics_in_a_load_leaks_nothing() {
         let (is_present, fails, in_task, in_key) = (case % 3 == 0, case % 3 == 1, case / 3 % 2 == 0, case / 6 == 0);
         let cache = &Cache::new(10);
         if is_present {
-            assert!(cache.insert(ExplosiveKey(Explosive(false)), Arc::clone(&alive)).is_ok());
+            assert!(cache.try_insert(ExplosiveKey(Explosive(false)), Arc::clone(&alive)).is_ok());
         }
         // A loader that is called drops what it has captured before it has a result.
         let (key, captured) = (ExplosiveKey(Explosive(in_key)), Explosive(!in_key && is_present));
@@ -206,7 +221,7 @@ fn a_destructor_that_panics_in_a_load_leaks_nothing() {
         assert_eq!(result.is_err(), in_key || is_present, "case {case}");
         drop(result);
         cache.invalidate_all();
-        relativist_rcu::barrier();
+        cache.run_pending_tasks();
         assert_eq!(Arc::strong_count(&alive), 1, "case {case}");
     }
 }
@@ -232,7 +247,7 @@ impl PartialEq for Reentrant {
             if self.id % 2 == 0 {
                 assert_eq!(cache.get_or_insert_with(key(100), || 1), 1);
             }
-            _ = cache.insert(key(100), 1);
+            cache.insert(key(100), 1);
             cache.set_capacity(2);
             cache.invalidate(&key(1));
         }
@@ -243,60 +258,54 @@ impl PartialEq for Reentrant {
 impl Eq for Reentrant {}
 
 #[test]
-fn a_comparison_that_updates_the_cache_panics_or_succeeds() {
+fn a_comparison_may_update_the_cache() {
     let shared = Arc::new(OnceLock::new());
     let update = Arc::new(AtomicUsize::new(0));
     let key = |id| Reentrant { cache: Arc::clone(&shared), update: Arc::clone(&update), id };
     let cache = Arc::new(Cache::builder().capacity(3).hasher(Colliding).build());
     assert!(shared.set(Arc::downgrade(&cache)).is_ok());
-    let (mut panicked, mut succeeded) = (0, 0);
+    let mut updates = 0;
     for id in 0..200 {
         cache.set_capacity(3);
         update.store(1 + id as usize % 7, SeqCst);
-        match catch_unwind(AssertUnwindSafe(|| {
-            _ = cache.insert(key(id), 1);
-            cache.invalidate(&key(id / 2));
-        })) {
-            Ok(()) => succeeded += 1,
-            Err(_) => panicked += 1,
-        }
-        update.store(0, SeqCst);
+        cache.insert(key(id), 1);
+        cache.invalidate(&key(id / 2));
+        updates += usize::from(update.swap(0, SeqCst) == 0);
         assert_eq!(cache.weight(), cache.len() as u64);
         assert!(cache.len() <= 3);
     }
-    assert!(panicked > 0 && succeeded > 0, "{panicked} and {succeeded}");
+    assert!(updates > 50, "{updates} comparisons have updated the cache");
     // Every entry can be evicted.
     cache.set_capacity(0);
     assert_eq!((cache.len(), cache.weight()), (0, 0));
 }
 
-/// Each eviction panics, and yet each operation does what it would do without the panic.
+/// Each call of the listener panics, and yet each operation does what it would do without the panic.
 #[test]
-fn a_panic_in_the_function_for_evicted_entries_ends_only_its_call() {
+fn a_panic_in_the_listener_ends_only_its_call() {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
     let cache: Cache<u32, u64> = Cache::builder()
         .capacity(30)
         .weigher(|_, &weight| weight)
-        .on_evict(move |_, _, _| {
+        .on_removal(move |_, _, _| {
             counted.fetch_add(1, SeqCst);
-            panic!("in the function for evicted entries");
+            panic!("in the function for removed entries");
         })
         .build();
-    (0..3).for_each(|key| cache.insert(key, 10).unwrap());
-    cache.insert(2, 20).unwrap();
-    assert_eq!((cache.get(&2), cache.weight(), calls.load(SeqCst)), (Some(20), 30, 1));
+    (0..3).for_each(|key| cache.insert(key, 10));
+    cache.insert(2, 20);
+    assert_eq!((cache.get(&2), cache.weight(), calls.load(SeqCst)), (Some(20), 30, 2));
     assert_eq!(cache.get_or_insert_with(3, || 25), 25);
-    assert_eq!((cache.get(&3), cache.weight(), calls.load(SeqCst)), (Some(25), 25, 3));
-    let guard = relativist_cache::read();
-    assert_eq!(cache.compute(4, |_| Ok::<_, ()>(Some(30)), &guard).unwrap().new, Some(&30));
-    assert_eq!((cache.len(), cache.weight(), calls.load(SeqCst)), (1, 30, 4));
+    assert_eq!((cache.get(&3), cache.weight(), calls.load(SeqCst)), (Some(25), 25, 4));
+    assert_eq!(cache.compute(4, |_| Some(30)), Some(30));
+    assert_eq!((cache.len(), cache.weight(), calls.load(SeqCst)), (1, 30, 5));
     cache.set_capacity(2);
-    assert_eq!((cache.len(), cache.weight(), cache.capacity(), calls.load(SeqCst)), (0, 0, 2, 5));
+    assert_eq!((cache.len(), cache.weight(), cache.capacity(), calls.load(SeqCst)), (0, 0, 2, 6));
 }
 
 #[test]
-fn the_function_for_evicted_entries_may_use_the_cache() {
+fn the_listener_may_use_the_cache() {
     let shared = Arc::new(OnceLock::<Weak<Cache<u32, u32>>>::new());
     let of_listener = Arc::clone(&shared);
     let (calls, returns) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -304,7 +313,10 @@ fn the_function_for_evicted_entries_may_use_the_cache() {
     let cache = Arc::new(
         Cache::builder()
             .capacity(4)
-            .on_evict(move |&key: &u32, &value: &u32, _| {
+            .on_removal(move |&key: &u32, &value: &u32, cause| {
+                if !cause.was_evicted() {
+                    return;
+                }
                 counted.fetch_add(1, SeqCst);
                 let cache = of_listener.get().and_then(Weak::upgrade).unwrap();
                 assert_eq!(cache.get(&key), None);
@@ -313,7 +325,7 @@ fn the_function_for_evicted_entries_may_use_the_cache() {
                 cache.remove(&(key + 1));
                 // A second chance, which evicts others: for a bounded number of times.
                 if value > 0 {
-                    cache.insert(key, value - 1).unwrap();
+                    cache.insert(key, value - 1);
                 }
                 assert!(cache.weight() <= 4);
                 returned.fetch_add(1, SeqCst);
@@ -321,15 +333,15 @@ fn the_function_for_evicted_entries_may_use_the_cache() {
             .build(),
     );
     shared.set(Arc::downgrade(&cache)).unwrap();
-    (0..1000).for_each(|n| cache.insert(n * 2, 3).unwrap());
+    (0..1000).for_each(|n| cache.insert(n * 2, 3));
     assert!(calls.load(SeqCst) > 500);
     assert_eq!(calls.load(SeqCst), returns.load(SeqCst), "none has panicked");
     assert_eq!(cache.weight(), cache.len() as u64);
     // An entry that takes all of the capacity, for which each other one has to go.
     let heavy: Cache<u32, u64> =
-        Cache::builder().capacity(4).weigher(|_, &weight| weight).on_evict(|_, _, _| {}).build();
-    (0..4).for_each(|n| heavy.insert(n, 1).unwrap());
-    heavy.insert(9, 4).unwrap();
+        Cache::builder().capacity(4).weigher(|_, &weight| weight).on_removal(|_, _, _| {}).build();
+    (0..4).for_each(|n| heavy.insert(n, 1));
+    heavy.insert(9, 4);
     assert_eq!((heavy.len(), heavy.weight()), (1, 4));
 }
 
@@ -339,9 +351,9 @@ fn many_evictions_in_one_read_section_are_reclaimed() {
     let alive = Arc::new(());
     let cache = Cache::new(10);
     let guard = relativist_cache::read();
-    (0..10_000).for_each(|n| cache.insert(n, Arc::clone(&alive)).unwrap());
+    (0..10_000).for_each(|n| cache.insert(n, Arc::clone(&alive)));
     drop(guard);
-    relativist_rcu::barrier();
+    cache.run_pending_tasks();
     assert_eq!(Arc::strong_count(&alive), 11);
 }
 
@@ -353,7 +365,7 @@ fn a_loaded_value_replaces_no_newer_one() {
         let own = Arc::clone(&own);
         move |&key: &u32, &value: &u32| {
             if value == 7 {
-                own.get().and_then(Weak::upgrade).unwrap().insert(key, 100).unwrap();
+                own.get().and_then(Weak::upgrade).unwrap().insert(key, 100);
             }
             1
         }
@@ -381,7 +393,7 @@ fn the_clock_may_use_the_cache() {
     own.set(Arc::downgrade(&cache)).unwrap();
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
-        (0..10).for_each(|key| cache.insert(key, key).unwrap());
+        (0..10).for_each(|key| cache.insert(key, key));
         done.send(cache.len()).unwrap();
     });
     assert_eq!(is_done.recv_timeout(patience()), Ok(2));
@@ -399,40 +411,20 @@ fn the_clock_may_insert() {
             let left = READINGS_LEFT.get();
             READINGS_LEFT.set(left.wrapping_sub(1));
             if left == 0 {
-                CACHE.get().unwrap().insert(100, 3).unwrap();
+                CACHE.get().unwrap().insert(100, 3);
             }
             Instant::now()
         };
         let lasting = Cache::builder().capacity(3).weigher(|_, &weight| weight).time_to_live(Duration::from_secs(3600));
         let cache = CACHE.get_or_init(|| lasting.clock(clock).build());
         for at in 0..10 {
-            (0..3).for_each(|key| cache.insert(key, 1).unwrap());
+            (0..3).for_each(|key| cache.insert(key, 1));
             READINGS_LEFT.set(at);
-            cache.insert(9, 3).unwrap();
+            cache.insert(9, 3);
             READINGS_LEFT.set(usize::MAX);
             assert_eq!(cache.weight(), 3);
         }
         done.send(()).unwrap();
     });
     is_done.recv_timeout(patience()).expect("no insertion waits for another one of its thread");
-}
-
-/// An insertion that cannot lock a bucket, because its thread has locked those of too many tables,
-/// panics before it evicts.
-#[test]
-fn an_eviction_that_cannot_lock_loses_nothing() {
-    unsafe fn dispose(_: NonNull<Link>) {}
-    let cache: Cache<u32, u32> = Cache::new(2);
-    (0..2).for_each(|n| cache.insert(n, n).unwrap());
-    let tables: Vec<Table> = (0..8).map(|_| Table::new(2, Resizing::Manual, dispose).unwrap()).collect();
-    let guard = relativist_cache::read();
-    let locked: Vec<_> = tables.iter().map(|table| table.entry(table::Hash::new(1), |_| false, &guard)).collect();
-    let must_panic = |operation: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
-    must_panic(&|| cache.insert(3, 3).unwrap());
-    must_panic(&|| cache.set_capacity(1));
-    drop(locked);
-    assert_eq!((cache.len(), cache.weight()), (2, 2));
-    cache.insert(4, 4).unwrap();
-    cache.set_capacity(0);
-    assert_eq!((cache.len(), cache.weight()), (0, 0));
 }

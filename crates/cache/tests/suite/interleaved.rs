@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use relativist_cache::Cache;
+use relativist_cache::{Cache, RemovalCause};
 use relativist_testing::patience;
 
 /// The call of the code of the user in which a thread stops, once, until the test lets it go on.
@@ -86,8 +86,9 @@ impl Clone for Value {
 
 type Load = fn(&Cache<Key, Value>) -> Value;
 
-/// The leader of a flight finds an entry that is being removed by a thread that has not seen the
-/// flight. Whoever joins when the removal has returned does not get the entry's value.
+/// The leader of a flight finds an entry that is being removed by a thread that has compared its key
+/// before the flight began. A load that begins when the removal has returned does not get the
+/// entry's value.
 #[test]
 fn a_load_that_begins_after_a_removal_gets_no_older_value() {
     let loads: [Load; 2] = [
@@ -113,8 +114,8 @@ fn a_load_that_begins_after_a_removal_gets_no_older_value() {
                 load(cache)
             });
             begins.wait();
-            cache.insert(Key, Value("old")).unwrap();
-            // It has looked for flights, and is about to remove the entry.
+            cache.insert(Key, Value("old"));
+            // It is about to remove the entry.
             let removing = scope.spawn(move || {
                 STOPS.set(vec![look]);
                 remove(cache);
@@ -125,44 +126,81 @@ fn a_load_that_begins_after_a_removal_gets_no_older_value() {
             has_looked.go_on();
             removing.join().unwrap();
             assert_eq!(cache.get(&Key), None);
-            let mut joins = pin!(cache.get_or_insert_async(Key, || ready(Value("new"))));
+            let mut later = pin!(cache.get_or_insert_async(Key, || ready(Value("new"))));
             let context = &mut Context::from_waker(Waker::noop());
-            assert_eq!(joins.as_mut().poll(context), Poll::Pending, "it has joined the flight");
+            assert_eq!(later.as_mut().poll(context), Poll::Ready(Value("new")), "the flight was cancelled");
             has_found.go_on();
             assert_eq!(leader.join().unwrap(), Value("old"));
-            assert_eq!(joins.as_mut().poll(context), Poll::Ready(Value("new")));
             assert_eq!(cache.get(&Key), Some(Value("new")));
         });
     }
 }
 
-/// While the function for an evicted value runs, other threads insert the key again, and evict it
+/// While the listener runs for an evicted value, other threads insert the key again, and evict it
 /// again. The calls for its two values are not ordered.
 #[test]
-fn no_thread_waits_for_the_function_for_evicted_entries() {
+fn no_thread_waits_for_the_listener() {
     let returned = Arc::new(Mutex::new(Vec::new()));
     let sees = Arc::clone(&returned);
-    let report = move |&key: &u32, &value: &u32, _| {
-        pass("function for evicted entries");
+    let report = move |&key: &u32, &value: &u32, _: RemovalCause| {
+        pass("listener");
         sees.lock().unwrap().push((key, value));
     };
-    let cache = &Cache::builder().capacity(1).on_evict(report).build();
-    cache.insert(1, 10).unwrap();
-    let (evict, has_evicted) = stop("function for evicted entries");
+    let cache = &Cache::builder().capacity(1).on_removal(report).build();
+    cache.insert(1, 10);
+    let (evict, has_evicted) = stop("listener");
     thread::scope(|scope| {
         let evicting = scope.spawn(move || {
             STOPS.set(vec![evict]);
-            cache.insert(2, 20).unwrap();
+            cache.insert(2, 20);
         });
         has_evicted.wait();
         assert_eq!(cache.get(&1), None);
-        cache.insert(1, 11).unwrap();
+        cache.insert(1, 11);
         assert_eq!(cache.get(&1), Some(11));
-        cache.insert(3, 30).unwrap();
-        assert_eq!(*returned.lock().unwrap(), [(1, 11)]);
+        cache.insert(3, 30);
+        assert_eq!(*returned.lock().unwrap(), [(2, 20), (1, 11)]);
         has_evicted.go_on();
         evicting.join().unwrap();
-        assert_eq!(*returned.lock().unwrap(), [(1, 11), (1, 10), (3, 30)]);
-        assert_eq!((cache.get(&2), cache.len()), (Some(20), 1));
+        assert_eq!(*returned.lock().unwrap(), [(2, 20), (1, 11), (1, 10)]);
+        assert_eq!((cache.get(&3), cache.len()), (Some(30), 1));
     });
+}
+
+/// A key that compares as a number, and stops there. All have the same hash.
+#[derive(Debug)]
+struct Number(u32);
+
+impl Hash for Number {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Number {
+    fn eq(&self, other: &Self) -> bool {
+        pass("comparison");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Number {}
+
+/// Another thread inserts the key after this one has compared it with all entries.
+#[test]
+fn two_insertions_of_a_key_leave_one_entry() {
+    let cache = &Cache::new(10);
+    cache.insert(Number(1), 1);
+    let (compare, has_compared) = stop("comparison");
+    thread::scope(|scope| {
+        let inserting = scope.spawn(move || {
+            STOPS.set(vec![compare]);
+            cache.insert(Number(2), 21);
+        });
+        has_compared.wait();
+        cache.insert(Number(2), 20);
+        has_compared.go_on();
+        inserting.join().unwrap();
+    });
+    assert_eq!((cache.get(&Number(2)), cache.len()), (Some(21), 2));
+    cache.invalidate(&Number(2));
+    assert_eq!((cache.get(&Number(2)), cache.len()), (None, 1));
 }

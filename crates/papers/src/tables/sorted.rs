@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 use relativist_rcu::{Guard, read};
 use relativist_table::node::Node;
-use relativist_table::{Hash, Link, Resizing};
+use relativist_table::{Entry, Hash, Link, Resizing};
 
 use crate::tables::resizer::Resizer;
 use crate::tables::{Costs, Resize, Table, TableHasher};
@@ -82,15 +82,21 @@ impl<H: BuildHasher, K: HashKey + Eq + Copy + Send + Sync + 'static> Sorted<H, K
     /// Inserts a key if it is absent. Returns false, and changes nothing, if it is present.
     #[inline(always)]
     pub fn insert(&self, key: K, value: u64) -> bool {
-        let link = Node::new(self.hash(&key), key, value).into_link();
-        // SAFETY: a fresh node, which `Node::dispose` can free. `remove` frees it after a grace
-        // period.
-        let inserted = unsafe { self.table.insert_if_absent(link, Self::has_key(&key), &read()) };
-        if !inserted {
-            // SAFETY: no other thread has seen it.
-            unsafe { Node::<K, u64>::dispose(link) };
+        let hash = self.hash(&key);
+        let link = Node::new(hash, key, value).into_link();
+        match self.table.entry(hash, Self::has_key(&key), &read()) {
+            Entry::Vacant(entry) => {
+                // SAFETY: a fresh node, which `Node::dispose` can free. `remove` frees it after a
+                // grace period.
+                unsafe { entry.insert(link) };
+                true
+            }
+            Entry::Occupied(_) => {
+                // SAFETY: no other thread has seen it.
+                unsafe { Node::<K, u64>::dispose(link) };
+                false
+            }
         }
-        inserted
     }
 
     /// Removes a key and returns its value.

@@ -15,5 +15,4 @@ mod iteration;
 mod lookups;
 mod models;
 mod scene;
-mod settled;
 mod updates;

@@ -144,29 +144,6 @@ fn remove(table: &Table, n: u64) {
     }
 }
 
-fn insert_if_absent(table: &Table, n: u64, value: u64) {
-    /// Freed if it is not inserted, also if a comparison panics.
-    struct Fresh(NonNull<Link>);
-    impl Drop for Fresh {
-        fn drop(&mut self) {
-            // SAFETY: in no table.
-            unsafe { dispose(self.0) };
-        }
-    }
-    let new = Fresh(link(n, value));
-    // SAFETY: a fresh link.
-    if unsafe { table.insert_if_absent(new.0, is(n), &read()) } {
-        std::mem::forget(new);
-    }
-}
-
-fn unlink(table: &Table, n: u64) {
-    let guard = read();
-    let found = table.find(hash(n), is(n), &guard).expect("it is in the table");
-    // SAFETY: found under the guard.
-    retire(table.unlink(unsafe { found.as_ref() }, &guard).expect("no other thread removes it"));
-}
-
 const OPERATIONS: &[Operation] = &[
     ("Table::find", Step, |table| _ = find(table, 2, &read())),
     ("Table::prefetch", Step, |table| table.prefetch(&[hash(0)], |_| tick(), &read())),
@@ -182,10 +159,7 @@ const OPERATIONS: &[Operation] = &[
     }),
     // SAFETY: a fresh link.
     ("Table::insert", Step, |table| unsafe { table.insert(link(5, 90), &read()) }),
-    ("Table::insert_if_absent", Step, |table| insert_if_absent(table, 4, 90)),
-    ("Table::insert_if_absent, present", Step, |table| insert_if_absent(table, 2, 90)),
     ("Table::remove", Step, |table| remove(table, 2)),
-    ("Table::unlink", Step, |table| unlink(table, 2)),
     ("Table::clear", Leaks, |table| table.clear(&read(), |link| (retire(link), tick()).1)),
     ("Table::new", Step, |_| drop(table((0..6).map(|n| (n, n))))),
 ];
@@ -276,6 +250,6 @@ fn explore(&(name, effect, operation): &Operation, resizing_to: Option<usize>) -
 fn the_table_survives_each_panic() {
     for resizing_to in [None, Some(16), Some(2)] {
         let panics: u64 = OPERATIONS.iter().map(|operation| explore(operation, resizing_to)).sum();
-        assert!(panics >= 30, "only {panics} calls of user code");
+        assert!(panics >= 25, "only {panics} calls of user code");
     }
 }

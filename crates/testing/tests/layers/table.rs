@@ -99,7 +99,7 @@ pub const CRATES: &[Crate] = &[
             "automatic",
             "table",
             "iter lookup update",
-            "batch clear multimap settled",
+            "batch clear multimap",
         ],
         forbidden: &[ATOMICS],
         ..CRATE
@@ -125,11 +125,11 @@ pub const CRATES: &[Crate] = &[
     Crate {
         name: "relativist-cache",
         folder: "cache",
-        uses: &["relativist-core", "relativist-rcu", "relativist-table"],
+        uses: &["relativist-core", "relativist-rcu", "relativist-bucket"],
         layers: &[
-            "entry ghosts limit nodes stats",
-            "(background expiry) flight queues",
-            "(builder core incoming self)",
+            "background ghosts limit node stats table",
+            "expiry flight queues",
+            "(builder core iter shard update self)",
             "compute load",
         ],
         forbidden: &[ATOMICS],

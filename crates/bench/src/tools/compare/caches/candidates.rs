@@ -79,7 +79,7 @@ impl Cache for relativist_cache::Cache<u64, u64, Foldhash> {
     }
 
     fn insert(&self, key: u64, value: u64) {
-        _ = self.insert(key, value);
+        self.insert(key, value);
     }
 }
 

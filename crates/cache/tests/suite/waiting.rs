@@ -1,0 +1,116 @@
+//! What readers may still have is bounded by its weight.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use relativist_cache::Cache;
+use relativist_testing::{patience, wait_until};
+
+/// The sum of the weights of all values that are not dropped yet.
+#[derive(Clone, Default)]
+struct Alive(Arc<AtomicU64>);
+
+struct Value(u64, Alive);
+
+impl Alive {
+    fn value(&self, weight: u64) -> Value {
+        self.0.fetch_add(weight, SeqCst);
+        Value(weight, self.clone())
+    }
+
+    fn weight(&self) -> u64 {
+        self.0.load(SeqCst)
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.1.0.fetch_sub(self.0, SeqCst);
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+fn cache(capacity: u64) -> Cache<u64, Value> {
+    Cache::builder().capacity(capacity).weigher(|_, value: &Value| value.0).build()
+}
+
+/// While a reader stays, a thread that stores waits when a quarter of the capacity waits.
+#[test]
+fn a_store_waits_for_readers_when_too_much_waits() {
+    const WEIGHT: u64 = 100_000;
+    let (alive, cache) = (Alive::default(), cache(8 * MIB));
+    let (stored, is_stored) = mpsc::channel();
+    thread::scope(|scope| {
+        let guard = relativist_cache::read();
+        let (values, storing) = (alive.clone(), cache.clone());
+        scope.spawn(move || {
+            (0..300).for_each(|key| storing.insert(key, values.value(WEIGHT)));
+            stored.send(()).unwrap();
+        });
+        wait_until("the thread to wait", || cache.stats().stalls > 0);
+        thread::sleep(Duration::from_millis(20));
+        assert!(alive.weight() <= 8 * MIB + 2 * MIB + 2 * WEIGHT, "{}", alive.weight());
+        assert!(is_stored.try_recv().is_err());
+        drop(guard);
+        is_stored.recv_timeout(patience()).expect("it goes on without readers");
+    });
+    cache.run_pending_tasks();
+    assert_eq!(alive.weight(), cache.weight());
+}
+
+/// Readers come and go, and each stays for some time.
+#[test]
+fn what_waits_is_bounded_beside_readers() {
+    const WEIGHT: u64 = 50_000;
+    const THREADS: u64 = 3;
+    let (alive, cache) = (Alive::default(), cache(4 * MIB));
+    let is_done = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (alive, cache, is_done) = (&alive, &cache, &is_done);
+            scope.spawn(move || {
+                for n in 0..300 {
+                    cache.insert(1000 * thread + n, alive.value(WEIGHT));
+                    assert!(alive.weight() <= 4 * MIB + MIB + 2 * THREADS * WEIGHT, "{}", alive.weight());
+                }
+                is_done.fetch_add(1, SeqCst);
+            });
+        }
+        scope.spawn(|| {
+            while is_done.load(SeqCst) < THREADS {
+                let _guard = relativist_cache::read();
+                thread::sleep(Duration::from_millis(2));
+            }
+        });
+    });
+    assert!(cache.stats().stalls > 0);
+    drop(cache);
+    assert_eq!(alive.weight(), 0);
+}
+
+/// A thread that holds a guard would wait for itself. It goes on.
+#[test]
+fn a_thread_with_a_guard_does_not_wait() {
+    let (alive, cache) = (Alive::default(), cache(MIB));
+    let guard = relativist_cache::read();
+    (0..100).for_each(|key| cache.insert(key, alive.value(MIB)));
+    assert_eq!((alive.weight(), cache.stats().stalls), (100 * MIB, 0));
+    drop(guard);
+    cache.insert(100, alive.value(MIB));
+    assert_eq!((alive.weight(), cache.stats().stalls), (MIB, 1));
+}
+
+/// What was removed is freed without any other call.
+#[test]
+fn the_last_removed_value_is_dropped_soon() {
+    let (alive, cache) = (Alive::default(), cache(MIB));
+    cache.insert(1, alive.value(1));
+    cache.invalidate(&1);
+    wait_until("the value to be dropped", || alive.weight() == 0);
+    (0..1000).for_each(|key| cache.insert(key, alive.value(1)));
+    cache.invalidate_all();
+    wait_until("all values to be dropped", || alive.weight() == 0);
+}

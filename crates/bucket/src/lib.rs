@@ -20,7 +20,7 @@ pub use contents::{EntriesMut, IntoEntries};
 pub use form::{Boxed, Form, Holds, Inline, Private, Process, Readers};
 pub use iter::{HashRange, Iter};
 pub use relocate::Relocatable;
-pub use table::{GuardOf, Keys, Section, Table};
+pub use table::{Different, GuardOf, Keys, Section, Table};
 pub use word::{Hash, Slots, Tag, Word};
 
 #[cfg(not(target_pointer_width = "64"))]

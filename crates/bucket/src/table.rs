@@ -358,7 +358,7 @@ impl<'g, E, F: Form> Locked<'g, E, F> {
 
 /// The entries of a bucket that an update has compared with its key, and found different. A read
 /// section keeps their addresses from being used again, so an address is the identity of an entry.
-struct Different<E> {
+pub struct Different<E> {
     few: [Option<NonNull<E>>; 4],
     count: usize,
     more: Vec<NonNull<E>>,
@@ -367,13 +367,21 @@ struct Different<E> {
     cursor: usize,
 }
 
+impl<E> Default for Different<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<E> Different<E> {
+    /// Returns a list of no entries.
     #[inline(always)]
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { few: [None; 4], count: 0, more: Vec::new(), cursor: 0 }
     }
 
-    fn add(&mut self, entry: NonNull<E>) {
+    /// Adds an entry.
+    pub fn add(&mut self, entry: NonNull<E>) {
         match self.few.get_mut(self.count) {
             Some(place) => *place = Some(entry),
             None => self.more.push(entry),
@@ -387,7 +395,7 @@ impl<E> Different<E> {
 
     /// Returns whether the entry was added. Takes constant time for one that comes next, so that
     /// buckets with many equal hashes take linear time.
-    fn has(&mut self, entry: NonNull<E>) -> bool {
+    pub fn has(&mut self, entry: NonNull<E>) -> bool {
         let is_it = |&index: &usize| self.get(index) == Some(entry);
         let index = (self.cursor..self.count).chain(0..self.cursor).find(is_it);
         if let Some(index) = index {

@@ -4,12 +4,15 @@
 //! schedule, and costs nothing.
 
 use std::collections::BTreeMap;
+use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use relativist_core::unwind::contain;
 use relativist_rcu::is_reading;
+
+use super::cause::RemovalCause;
 
 /// After a sweep the thread rests for at least this many times as long as it took.
 const REST: u32 = 19;
@@ -27,6 +30,13 @@ pub(super) trait Swept: Send + Sync {
 
     /// Frees those entries of a shard that wait for readers no longer.
     fn drain(&self, shard: usize);
+
+    /// Passes an entry that has left to the listener.
+    ///
+    /// # Safety
+    ///
+    /// The node is one of this cache, and alive.
+    unsafe fn report(&self, node: NonNull<()>, cause: RemovalCause);
 }
 
 struct Schedule {

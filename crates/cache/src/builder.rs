@@ -7,11 +7,12 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use super::background::Swept;
+use super::cause::RemovalCause;
 use super::core::{Core, Listener, Weigher};
 use super::expiry::Expiry;
 use super::node::Lifespan;
 use super::stats::Recorder;
-use super::{AnyCore, Cache, RemovalCause};
+use super::{AnyCore, Cache};
 
 /// The number of entries for which it pays to have another shard.
 const ENTRIES_PER_SHARD: u64 = 256;
@@ -98,7 +99,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// [`Cache::invalidate_all`] has taken out. While the function blocks there, no other cache's
     /// entries are freed.
     ///
-    /// The function runs in a read section, and outside of locks: no other thread waits for it. So
+    /// The function runs outside of locks, in a read section: other threads wait for it only if they
+    /// wait for readers. So it must not wait for a thread that updates a cache. And
     /// another thread may insert the key again before the function is called, or while it runs. The
     /// calls for two values of a key may then run at the same time, or in the opposite order. If
     /// you keep something for each entry, like a file, identify it by the value, and not by the key

@@ -4,17 +4,22 @@
 //! replaces *exactly the entry* that it looked up. If that is gone, it starts again.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{self, BuildHasher};
+
+use relativist_bucket::Hash;
 
 use super::Cache;
+use super::cause::RemovalCause;
 use super::core::{Condition, Core, Unput};
 use super::expiry::Purpose;
 use super::node::Lifespan;
-use super::{RemovalCause, with_core};
+use super::shard::Compared;
+use super::update::Update;
+use super::with_core;
 
 impl<K, V, S> Cache<K, V, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: hash::Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
@@ -25,7 +30,7 @@ where
     /// `decide` runs outside of locks, and runs again if its result could not be applied, because
     /// another thread has changed or evicted the entry. So it may see `None` where it has seen a
     /// value before. Only its last result is applied, so no update is lost. It may use the cache,
-    /// and load.
+    /// and load. It runs in a read section: it must not wait for a thread that updates a cache.
     ///
     /// Finding the entry counts as a hit for eviction and for its lifetime, but not in
     /// [`Cache::stats`]. A value that is too heavy for the cache is returned, but not kept.
@@ -87,11 +92,26 @@ where
 
 impl<K, V, S, L> Core<K, V, S, L>
 where
-    K: Hash + Eq,
+    K: hash::Hash + Eq,
     V: Clone,
     S: BuildHasher,
     L: Lifespan,
 {
+    /// Removes exactly the entry that was found, or none, and cancels the loads of the key. Returns
+    /// false if the key has another entry now.
+    fn remove_compared(
+        &self,
+        update: &mut Update<'_, K, V, S, L>,
+        hash: Hash,
+        compared: &mut Compared<K, V, L>,
+        cause: RemovalCause,
+    ) -> bool {
+        match compared.found {
+            Some(node) => update.remove_exactly(self.shard_of(hash), node, cause, true),
+            None => update.cancel_if_absent(hash, compared),
+        }
+    }
+
     /// See [`Cache::try_compute`].
     fn compute<E>(
         &self,
@@ -101,12 +121,12 @@ where
         let hash = self.hash(&key);
         loop {
             let mut update = self.update();
-            let compared = update.compare(hash, &key);
+            let mut compared = update.compare(hash, &key);
             // SAFETY: found under the guard of the update.
             let found = compared.found.map(|node| unsafe { node.as_ref() });
             let alive = found.filter(|node| self.is_alive(node, Purpose::Hit));
             if let Some(node) = alive {
-                node.slot.visit();
+                node.visit();
             }
             let decision = match decide(alive.map(|node| &node.value)) {
                 Ok(decision) => decision,
@@ -119,22 +139,20 @@ where
             };
             let Some(value) = decision else {
                 let cause = if alive.is_some() { RemovalCause::Explicit } else { RemovalCause::Expired };
-                let is_removed = match compared.found {
-                    Some(node) => update.remove_exactly(node, cause, true),
-                    None => update.cancel_if_absent(hash, &compared),
-                };
-                if is_removed {
+                if self.remove_compared(&mut update, hash, &mut compared, cause) {
                     return Ok(None);
                 }
                 continue;
             };
-            let node = self.make(hash, key, value.clone());
-            match update.put(node, &Condition::Instead(compared.found)) {
-                Ok(_) => return Ok(Some(value)),
-                Err(Unput::Refused(node)) => (key, _) = node.into_parts(),
-                Err(Unput::TooHeavy(node)) => {
-                    update.remove(hash, &node.key);
-                    return Ok(Some(value));
+            let made = self.make(hash, key, value.clone());
+            match update.put(made, &Condition::Instead(compared.found)) {
+                Ok(()) => return Ok(Some(value)),
+                Err(Unput::Refused(made)) => (key, _) = made.node.into_parts(),
+                Err(Unput::TooHeavy(made)) => {
+                    if self.remove_compared(&mut update, hash, &mut compared, RemovalCause::Explicit) {
+                        return Ok(Some(value));
+                    }
+                    (key, _) = made.node.into_parts();
                 }
             }
         }

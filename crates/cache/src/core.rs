@@ -18,6 +18,7 @@
 //! ([`Update`](super::update::Update)).
 
 use std::hash::{BuildHasher, Hash};
+use std::mem::take;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -28,7 +29,9 @@ use relativist_core::sync::{AtomicBool, AtomicU64, Relaxed, yield_now};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, read};
 
+use super::TooHeavy;
 use super::background::{self, Swept};
+use super::cause::RemovalCause;
 use super::expiry::{Expiry, Purpose};
 use super::flight::Flight;
 use super::limit::Limit;
@@ -37,7 +40,6 @@ use super::shard::{Compared, Locked, Shard, free_all};
 use super::stats::{LoadCounts, Recorder, Stats};
 use super::table::Table;
 use super::update::{Room, Update};
-use super::{RemovalCause, TooHeavy};
 
 pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u64 + Send + Sync>;
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
@@ -58,7 +60,7 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     pub(super) recorder: Option<Recorder>,
     pub(super) loads: LoadCounts,
     pub(super) limit: Limit,
-    shards: Box<[Shard<K, V>]>,
+    shards: Box<[Shard<K, V, L>]>,
     /// The weight that may wait for readers even if the capacity is small.
     least_waiting: u64,
     /// Whether there may be detached entries.
@@ -100,15 +102,19 @@ impl RemovalCause {
     }
 }
 
-/// The node that is in the cache now, or the one that was not inserted.
-type Put<K, V, L> = Result<NodePtr<K, V, L>, Unput<K, V, L>>;
+/// An entry that is about to be inserted.
+pub(super) struct Made<K, V, L> {
+    pub(super) node: Box<Node<K, V, L>>,
+    hash: bucket::Hash,
+    weight: u64,
+}
 
 /// An entry that was not inserted.
 pub(super) enum Unput<K, V, L> {
     /// Its condition is not met.
-    Refused(Box<Node<K, V, L>>),
+    Refused(Made<K, V, L>),
     /// It is heavier than the capacity.
-    TooHeavy(Box<Node<K, V, L>>),
+    TooHeavy(Made<K, V, L>),
 }
 
 impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
@@ -119,7 +125,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     /// Panics if the tables cannot be allocated.
     pub(super) fn new(hasher: S, capacity: u64, shards: usize, least_waiting: u64) -> Self {
         let table = |_| Table::new().expect("there is memory for an empty table");
-        Self {
+        let core = Self {
             tables: (0..shards).map(table).collect(),
             hasher,
             weigher: None,
@@ -133,7 +139,9 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             has_detached: AtomicBool::new(false),
             stalls: AtomicU64::new(0),
             own: OnceLock::new(),
-        }
+        };
+        core.share_most_waiting();
+        core
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -141,7 +149,8 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     }
 
     pub(super) fn weight(&self) -> u64 {
-        self.shards.iter().map(Shard::weight).sum()
+        // While entries move between shards, the sum may have both the old one and the new one.
+        self.shards.iter().map(Shard::weight).fold(0, u64::saturating_add).min(self.limit.capacity())
     }
 
     /// Returns the weight of an entry, which is never 0, so that the number of entries is bounded
@@ -154,7 +163,15 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     #[inline(always)]
     pub(super) fn is_alive(&self, node: &Node<K, V, L>, purpose: Purpose) -> bool {
         match &self.expiry {
-            Some(expiry) if L::IS_LIMITED => expiry.is_alive(node, purpose),
+            Some(expiry) if L::IS_LIMITED => {
+                let never_expires = node.lifespan.deadline() == NEVER;
+                let is_alive = expiry.is_alive(node, purpose);
+                if never_expires {
+                    // A hit may have given it a deadline.
+                    self.schedule_sweep(node);
+                }
+                is_alive
+            }
             _ => true,
         }
     }
@@ -200,23 +217,35 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         Update::new(self, read())
     }
 
-    /// Schedules a sweep if an entry that was just inserted can expire. The node is alive.
+    /// Schedules a sweep if an entry can expire.
     #[inline(always)]
-    fn schedule_sweep(&self, node: NodePtr<K, V, L>) {
-        // SAFETY: guaranteed by the caller.
-        if L::IS_LIMITED && unsafe { node.as_ref() }.lifespan.deadline() < NEVER {
+    fn schedule_sweep(&self, node: &Node<K, V, L>) {
+        if L::IS_LIMITED && node.lifespan.deadline() < NEVER {
             if let Some(expiry) = &self.expiry {
                 expiry.schedule(|| self.own.get().map(Weak::clone));
             }
         }
     }
 
+    /// Returns the weight that may wait for readers.
+    fn most_waiting(&self) -> u64 {
+        (self.limit.capacity() / 4).max(self.least_waiting)
+    }
+
+    fn share_most_waiting(&self) {
+        let share = self.most_waiting() / self.shards.len() as u64;
+        self.shards.iter().for_each(|shard| shard.set_most_retired(share));
+    }
+
     /// Returns whether too much weight waits for readers, of which some is in this shard.
     #[inline(always)]
     pub(super) fn is_crowded(&self, index: usize) -> bool {
-        let most = (self.limit.capacity() / 4).max(self.least_waiting);
-        self.shards[index].retired() > most >> self.shards.len().trailing_zeros()
-            && self.shards.iter().map(Shard::retired).fold(0, u64::saturating_add) > most
+        self.shards[index].has_many_retired() && self.are_crowded()
+    }
+
+    #[cold]
+    fn are_crowded(&self) -> bool {
+        self.shards.iter().map(Shard::retired).fold(0, u64::saturating_add) > self.most_waiting()
     }
 
     /// Visits entries of a shard from the hash `from` on, some of them in one read section. Returns
@@ -233,8 +262,12 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         let (mut next, mut visited) = (Some(from), 0);
         while let Some(start) = next.filter(|_| visited < PIECE) {
             let (nodes, end) = array.bucket_at(start);
-            // SAFETY: nodes in the table are alive.
-            nodes.filter(|node| unsafe { node.as_ref() }.slot.hash.get() >= from).for_each(|node| {
+            // The bucket also has entries that were visited, if the table has shrunk.
+            let is_partial = !array.begins_at(start);
+            let is_next = |node: &NodePtr<K, V, L>| {
+                !is_partial || self.lock(index).hash_of(*node).is_some_and(|hash| hash.get() >= start)
+            };
+            nodes.filter(is_next).for_each(|node| {
                 visited += 1;
                 visit(node);
             });
@@ -243,6 +276,13 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             next = end;
         }
         next
+    }
+
+    /// Passes an entry that has left to the listener. A panic ends only this call.
+    pub(super) fn pass_on(&self, node: &Node<K, V, L>, cause: RemovalCause) {
+        if let Some(listener) = &self.listener {
+            contain(|| listener(&node.key, &node.value, cause));
+        }
     }
 
     pub(super) fn shards(&self) -> usize {
@@ -264,7 +304,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
                     }
                 });
                 for node in found {
-                    update.remove_exactly(node, cause, cause == RemovalCause::Explicit);
+                    update.remove_exactly(index, node, cause, cause == RemovalCause::Explicit);
                 }
             }
         }
@@ -298,11 +338,12 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             let mut update = self.update();
             let index = shards.next().expect("there is a shard");
             // If nothing is left, other threads are about to insert or to remove entries.
-            if update.evict_one(index, now) == 0 && self.len() == 0 {
+            if !update.evict_one(index, now) && self.len() == 0 {
                 drop(update);
                 yield_now();
             }
         }
+        self.share_most_waiting();
     }
 
     /// Removes all entries that were inserted before the call, cancels all loads, and forgets what
@@ -310,33 +351,28 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     pub(super) fn invalidate_all(&self) {
         // Relaxed: a heuristic.
         self.has_detached.store(true, Relaxed);
-        let mut has_detached = false;
-        let mut is_failed = false;
-        {
-            let mut update = self.update();
-            for index in 0..self.shards.len() {
-                match update.detach_all(index) {
-                    Some(detached) => has_detached |= detached,
-                    None => is_failed = true,
-                }
-            }
-        }
-        if is_failed {
+        let mut update = self.update();
+        let are_detached = (0..self.shards.len()).fold(true, |all, index| update.detach_all(index) & all);
+        drop(update);
+        if !are_detached {
             self.remove_all(RemovalCause::Explicit, |_| true);
         }
-        if has_detached {
-            if let Some(own) = self.own.get() {
-                background::free_detached(Weak::clone(own));
-            }
+        if let Some(own) = self.own.get() {
+            background::free_detached(Weak::clone(own));
         }
     }
 
     fn free_detached_entries(&self) {
-        // Relaxed: a heuristic. Whoever detaches entries meanwhile has another call made.
+        let free_all = || {
+            for index in 0..self.shards.len() {
+                while self.update().free_detached(index, SLICE) > 0 {}
+            }
+        };
+        free_all();
+        // Relaxed: a heuristic.
         self.has_detached.store(false, Relaxed);
-        for index in 0..self.shards.len() {
-            while self.update().free_detached(index, SLICE) > 0 {}
-        }
+        // What was detached meanwhile. (Whoever does so has another call made.)
+        free_all();
     }
 
     /// Frees some detached entries, so that they make room before others are evicted.
@@ -345,7 +381,10 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         // Relaxed: a heuristic.
         if self.has_detached.load(Relaxed) {
             cold_path();
-            let _ = (0..self.shards.len()).find(|&index| self.update().free_detached(index, SLICE) > 0);
+            let is_freed = |index| self.update().free_detached(index, SLICE) > 0;
+            if !(0..self.shards.len()).any(is_freed) {
+                self.has_detached.store(false, Relaxed);
+            }
         }
     }
 }
@@ -370,7 +409,7 @@ where
             recorder.record(node.is_some(), guard);
         }
         let node = node?;
-        node.slot.visit();
+        node.visit();
         Some(node)
     }
 
@@ -391,12 +430,12 @@ where
         Some(unsafe { node.as_ref() }).filter(|node| self.is_alive(node, purpose))
     }
 
-    /// Makes a node. Calls the weigher and the function of the expiry.
+    /// Makes an entry. Calls the weigher and the function of the expiry.
     #[inline(always)]
-    pub(super) fn make(&self, hash: bucket::Hash, key: K, value: V) -> Box<Node<K, V, L>> {
+    pub(super) fn make(&self, hash: bucket::Hash, key: K, value: V) -> Made<K, V, L> {
         let weight = self.weigh(&key, &value);
         let times = self.expiry.as_ref().map_or(Times::NEVER, |expiry| expiry.times(&key, &value, None));
-        Node::new(hash, key, value, weight, times)
+        Made { node: Node::new(key, value, times), hash, weight }
     }
 
     /// Puts an entry into the cache, in place of one with the same key. Returns it if it is heavier
@@ -406,15 +445,14 @@ where
         K: Hash + Eq,
     {
         let hash = self.hash(&key);
-        let node = self.make(hash, key, value);
+        let made = self.make(hash, key, value);
         let mut update = self.update();
-        match update.put(node, &Condition::Always) {
-            Ok(_) => Ok(()),
+        match update.put(made, &Condition::Always) {
+            Ok(()) => Ok(()),
             Err(Unput::Refused(_)) => unreachable!("there is no condition"),
-            Err(Unput::TooHeavy(node)) => {
+            Err(Unput::TooHeavy(Made { node, weight, .. })) => {
                 update.remove(hash, &node.key);
                 drop(update);
-                let weight = node.slot.weight;
                 let (key, value) = node.into_parts();
                 Err(TooHeavy { key, value, weight })
             }
@@ -423,38 +461,40 @@ where
 }
 
 impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
-    /// Inserts a node on a condition, in place of one with the same key, and cancels the loads of
-    /// the key. Returns the node that is in the cache now.
-    pub(super) fn put(&mut self, mut node: Box<Node<K, V, L>>, condition: &Condition<'_, K, V, L>) -> Put<K, V, L>
+    /// Inserts an entry on a condition, in place of one with the same key, and cancels the loads of
+    /// the key.
+    pub(super) fn put(
+        &mut self,
+        mut made: Made<K, V, L>,
+        condition: &Condition<'_, K, V, L>,
+    ) -> Result<(), Unput<K, V, L>>
     where
         K: Eq,
     {
         let core = self.core;
-        let (hash, weight) = (node.slot.hash, node.slot.weight);
+        let Made { hash, weight, .. } = made;
         let index = core.shard_of(hash);
         core.free_some_detached();
         // All code of the user, before this thread holds any room.
         let now = core.now();
-        let mut compared = self.compare_for(&mut node);
+        let mut compared = self.compare_for(&mut made);
         loop {
             let mut locked = core.lock(index);
             locked.prefetch_ghost(hash);
-            let Ok(old) = locked.verify(hash, &compared) else {
+            let Ok(old) = locked.verify(hash, &mut compared) else {
                 locked.unlock();
                 self.reservation.release();
-                compared = self.compare_for(&mut node);
+                compared = self.compare_for(&mut made);
                 continue;
             };
-            if !condition.is_met(old, &locked) {
+            let is_met = condition.is_met(old, &locked);
+            if !is_met || weight > core.limit.capacity() {
                 locked.unlock();
-                return Err(Unput::Refused(node));
+                // The caller may run code of the user.
+                self.reservation.release();
+                return Err(if is_met { Unput::TooHeavy(made) } else { Unput::Refused(made) });
             }
-            if weight > core.limit.capacity() {
-                locked.unlock();
-                return Err(Unput::TooHeavy(node));
-            }
-            // SAFETY: in the table, and alive as long as the guard.
-            let old_weight = old.map_or(0, |old| unsafe { old.as_ref() }.slot.weight);
+            let old_weight = old.map_or(0, |old| locked.weight_of(old));
             let missing = weight.saturating_sub(old_weight);
             let room = self.make_room(&mut locked, index, missing, old, now);
             if room != Room::Enough {
@@ -468,32 +508,36 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
             }
             match condition {
                 Condition::Loaded(flight) => _ = locked.remove_flight(flight),
-                Condition::Always | Condition::Instead(_) => locked.cancel(hash, &mut self.cancelled),
+                Condition::Always | Condition::Instead(_) => self.wake_later(locked.cancel(hash)),
             }
-            let node = NonNull::from(Box::leak(node));
-            match old {
-                None => locked.insert(node, self.guard()),
+            let node = match old {
+                None => locked.insert(made.node, hash, weight, self.guard()),
                 Some(old) => {
-                    locked.replace(old, node);
-                    self.left(&mut locked, index, old, RemovalCause::of(old, now, RemovalCause::Replaced));
+                    let (node, left) = locked.replace(old, made.node, hash, weight);
+                    self.left(&mut locked, index, &left, RemovalCause::of(old, now, RemovalCause::Replaced));
+                    node
                 }
-            }
+            };
             locked.unlock();
             self.reservation.use_up(missing);
             core.limit.release(old_weight.saturating_sub(weight));
-            core.schedule_sweep(node);
-            return Ok(node);
+            // SAFETY: alive as long as the guard.
+            core.schedule_sweep(unsafe { node.as_ref() });
+            return Ok(());
         }
     }
 
     /// Compares the key of a node that is about to be inserted, outside of locks. Sets the lifetime
     /// of an entry that replaces another one, if that depends on it.
     #[inline(always)]
-    fn compare_for(&self, node: &mut Node<K, V, L>) -> Compared<Node<K, V, L>>
+    fn compare_for(&self, Made { node, hash, .. }: &mut Made<K, V, L>) -> Compared<K, V, L>
     where
         K: Eq,
     {
-        let compared = self.compare(node.slot.hash, &node.key);
+        if !self.core.table(*hash).array(self.guard()).may_have(*hash) {
+            return Compared::with_none();
+        }
+        let compared = self.compare(*hash, &node.key);
         let expiry = self.core.expiry.as_ref().filter(|expiry| expiry.after_update.is_some());
         if let Some((expiry, found)) = expiry.zip(compared.found) {
             // SAFETY: found under the guard.
@@ -527,14 +571,26 @@ where
     fn drain(&self, shard: usize) {
         Update::drain(self, shard);
     }
+
+    unsafe fn report(&self, node: NonNull<()>, cause: RemovalCause) {
+        // SAFETY: guaranteed by the caller.
+        self.pass_on(unsafe { node.cast::<Node<K, V, L>>().as_ref() }, cause);
+    }
 }
 
 impl<K, V, S, L: Lifespan> Drop for Core<K, V, S, L> {
     fn drop(&mut self) {
-        for (table, shard) in self.tables.iter_mut().zip(&mut self.shards) {
-            // SAFETY: this thread alone uses the cache, each node is freed once, and a panic in a
-            // destructor does not keep the others from being freed.
-            unsafe { free_all(table, shard, |node| _ = contain(|| Node::free(node))) };
+        let (mut tables, mut shards) = (take(&mut self.tables), take(&mut self.shards));
+        for (table, shard) in tables.iter_mut().zip(&mut shards) {
+            free_all(table, shard, |node, is_detached| {
+                if is_detached {
+                    // SAFETY: not freed yet.
+                    self.pass_on(unsafe { node.as_ref() }, RemovalCause::Explicit);
+                }
+                // SAFETY: this thread alone uses the cache, and each node is freed once. A panic in
+                // a destructor does not keep the others from being freed.
+                contain(|| unsafe { Node::free(node) });
+            });
         }
     }
 }

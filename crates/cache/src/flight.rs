@@ -22,7 +22,8 @@
 //! The future of a leader may be kept without being polled, as in `select!`, or be leaked. Those
 //! that wait must not wait for ever. When the loader could go on, it wakes its task. The flight
 //! passes this on, and notes the time. If the leader is not polled within [`PATIENCE`], one of those
-//! that wait cancels the flight, and leads the next one.
+//! that wait cancels the flight, and leads the next one, for which they have twice as much patience:
+//! perhaps the executor is slow.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub(super) struct Flight<K, V> {
     tasks: Mutex<Tasks>,
     /// The thread that called the loader, if that is a function and not a future.
     thread: Option<ThreadId>,
+    pub(super) patience: Duration,
 }
 
 #[derive(Default)]
@@ -80,6 +82,9 @@ struct Tasks {
     leader: Option<Waker>,
     /// When the loader could go on. `None` while it is polled, or waits for something.
     ready_since: Option<Instant>,
+    is_polled: bool,
+    /// Whether the loader could go on, since it is polled.
+    is_ready: bool,
     /// Whether a [`Check`] will come.
     is_checked: bool,
 }
@@ -87,21 +92,21 @@ struct Tasks {
 impl Tasks {
     /// Returns when to check whether the loader is polled, if tasks wait for it and no check is to
     /// come. The caller schedules it.
-    fn next_check(&mut self) -> Option<Instant> {
+    fn next_check(&mut self, patience: Duration) -> Option<Instant> {
         let since = self.ready_since.filter(|_| !self.waiting.is_empty() && !self.is_checked)?;
         self.is_checked = true;
-        Some(since + PATIENCE)
+        Some(since + patience)
     }
 
-    fn is_forgotten(&self) -> bool {
-        self.ready_since.is_some_and(|since| since.elapsed() >= PATIENCE)
+    fn is_forgotten(&self, patience: Duration) -> bool {
+        self.ready_since.is_some_and(|since| since.elapsed() >= patience)
     }
 }
 
 impl<K, V> Flight<K, V> {
     /// `thread` is the calling thread if it will block until the flight lands.
-    pub(super) fn new(hash: Hash, key: K, thread: Option<ThreadId>) -> Arc<Self> {
-        Arc::new(Self { hash, key, outcome: OnceLock::new(), tasks: Mutex::default(), thread })
+    pub(super) fn new(hash: Hash, key: K, thread: Option<ThreadId>, patience: Duration) -> Arc<Self> {
+        Arc::new(Self { hash, key, outcome: OnceLock::new(), tasks: Mutex::default(), thread, patience })
     }
 
     /// Returns whether this thread would wait for itself.
@@ -138,11 +143,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Flight<K, V> {
         let replaced = {
             let mut tasks = self.tasks();
             tasks.ready_since = None;
+            (tasks.is_polled, tasks.is_ready) = (true, false);
             tasks.leader.replace(leader)
         };
         drop(replaced);
-        let waker = Waker::from(Arc::new(Ready(Arc::clone(self))));
-        loader.poll(&mut Context::from_waker(&waker))
+        let waker = Waker::from(Arc::new(Ready(Arc::downgrade(self))));
+        let result = loader.poll(&mut Context::from_waker(&waker));
+        let check = {
+            let mut tasks = self.tasks();
+            tasks.is_polled = false;
+            tasks.ready_since = (tasks.is_ready && result.is_pending()).then(Instant::now);
+            tasks.next_check(self.patience)
+        };
+        self.check_at(check);
+        result
     }
 
     fn check_at(self: &Arc<Self>, time: Option<Instant>) {
@@ -152,8 +166,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Flight<K, V> {
     }
 }
 
-/// Notes that the loader of a flight could go on, and wakes the task of its leader.
-struct Ready<K, V>(Arc<Flight<K, V>>);
+/// Notes that the loader of a flight could go on, and wakes the task of its leader. Does not keep
+/// the flight: whoever has a waker may keep it for long.
+struct Ready<K, V>(Weak<Flight<K, V>>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Ready<K, V> {
     fn wake(self: Arc<Self>) {
@@ -161,12 +176,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Ready<K, V> {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        let Some(flight) = self.0.upgrade() else { return };
         let (leader, check) = {
-            let mut tasks = self.0.tasks();
-            tasks.ready_since.get_or_insert_with(Instant::now);
-            (tasks.leader.take(), tasks.next_check())
+            let mut tasks = flight.tasks();
+            if tasks.is_polled {
+                tasks.is_ready = true;
+            } else {
+                tasks.ready_since.get_or_insert_with(Instant::now);
+            }
+            (tasks.leader.take(), tasks.next_check(flight.patience))
         };
-        self.0.check_at(check);
+        flight.check_at(check);
         if let Some(leader) = leader {
             leader.wake();
         }
@@ -182,8 +202,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Check<K, V> {
         let (is_forgotten, next) = {
             let mut tasks = flight.tasks();
             tasks.is_checked = false;
-            let is_forgotten = tasks.is_forgotten();
-            (is_forgotten, if is_forgotten { None } else { tasks.next_check() })
+            let is_forgotten = tasks.is_forgotten(flight.patience);
+            (is_forgotten, if is_forgotten { None } else { tasks.next_check(flight.patience) })
         };
         flight.check_at(next);
         if is_forgotten {
@@ -196,6 +216,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Wake for Check<K, V> {
 pub(super) struct Wait<K, V> {
     pub(super) flight: Arc<Flight<K, V>>,
     number: Option<u64>,
+}
+
+impl<V> Landed<V> {
+    /// Returns the patience with the next leader.
+    pub(super) fn patience_after(&self, patience: Duration) -> Duration {
+        if matches!(self, Self::IsForgotten) { patience.saturating_mul(2) } else { PATIENCE }
+    }
 }
 
 /// What those get that wait.
@@ -219,7 +246,9 @@ impl<K: Send + Sync + 'static, V: Clone + Send + Sync + 'static> Wait<K, V> {
         loop {
             match self.poll(&mut context) {
                 Poll::Ready(landed) => return landed,
-                Poll::Pending => thread::park(),
+                // Looks from time to time whether the leader is forgotten: the background thread may
+                // be busy.
+                Poll::Pending => thread::park_timeout(self.flight.patience),
             }
         }
     }
@@ -251,8 +280,8 @@ impl<K: Send + Sync + 'static, V: Clone + Send + Sync + 'static> Wait<K, V> {
         let number = *number.get_or_insert(tasks.next);
         tasks.next = tasks.next.max(number + 1);
         let replaced = waker.take().and_then(|waker| tasks.waiting.insert(number, waker));
-        let is_forgotten = tasks.is_forgotten();
-        (replaced, is_forgotten, if is_forgotten { None } else { tasks.next_check() })
+        let is_forgotten = tasks.is_forgotten(flight.patience);
+        (replaced, is_forgotten, if is_forgotten { None } else { tasks.next_check(flight.patience) })
     }
 }
 

@@ -54,10 +54,6 @@ impl Ghosts {
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     #[inline]
     fn set(&mut self, hash: u64) -> Option<&mut [u32; WAYS]> {
         let sets = self.sets.len() as u64;
@@ -151,7 +147,5 @@ mod tests {
         assert!(ghosts.sets.len() * WAYS >= 1000);
         ghosts.remember(hash(1), 10);
         assert!(ghosts.sets.len() <= 3);
-        ghosts.clear();
-        assert!(!ghosts.forget(hash(1)));
     }
 }

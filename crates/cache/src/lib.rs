@@ -10,9 +10,9 @@
 //!
 //! # Memory
 //!
-//! An entry is one allocation: 40 bytes plus key and value (a `u64` each: 56), and 24 more if
-//! entries may expire. The tables take 14 to 30 bytes per entry, and the hashes of entries that were
-//! evicted lately 5 in a cache that is full.
+//! An entry is an allocation of 8 bytes plus key and value (a `u64` each: 24), with 24 more if
+//! entries may expire, and 40 to 50 bytes of what eviction knows about it. The tables take 14 to 30
+//! bytes per entry, and the hashes of entries that were evicted lately 5 in a cache that is full.
 //!
 //! # Limits
 //!
@@ -30,6 +30,7 @@ struct Readme;
 
 mod background;
 mod builder;
+mod cause;
 mod compute;
 mod core;
 mod expiry;
@@ -58,6 +59,7 @@ use relativist_bucket as bucket;
 pub use relativist_rcu::{Guard, read};
 
 pub use self::builder::Builder;
+pub use self::cause::RemovalCause;
 use self::core::Core;
 use self::expiry::Purpose;
 pub use self::iter::Iter;
@@ -144,9 +146,9 @@ pub use self::stats::Stats;
 ///
 /// # Async tasks
 ///
-/// Tasks may call all functions directly: none waits for I/O, and updates wait for readers only as
-/// said above. [`Cache::get_or_insert_async`] waits for another loader without blocking the thread,
-/// on any executor.
+/// Tasks may call all functions directly, except for those that call a loader: none waits for I/O,
+/// and updates wait for readers only as said above. [`Cache::get_or_insert_async`] and the other
+/// async functions wait for another loader without blocking the thread, on any executor.
 ///
 /// # Panics in keys, values and closures
 ///
@@ -191,27 +193,6 @@ impl<K, V, S> Clone for Cache<K, V, S> {
 // Functions of the user may panic, but run outside of locks, and leave the cache consistent.
 impl<K, V, S> UnwindSafe for Cache<K, V, S> {}
 impl<K, V, S> RefUnwindSafe for Cache<K, V, S> {}
-
-/// Why an entry has left the cache; see [`Builder::on_removal`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RemovalCause {
-    /// It had expired.
-    Expired,
-    /// The program has removed it.
-    Explicit,
-    /// Another value has replaced it.
-    Replaced,
-    /// It was evicted to make room.
-    Size,
-}
-
-impl RemovalCause {
-    /// Returns whether the cache has removed the entry by itself: it had expired, or was evicted.
-    pub fn was_evicted(self) -> bool {
-        matches!(self, Self::Expired | Self::Size)
-    }
-}
 
 /// The error for an entry that is heavier than the cache. Contains the entry.
 #[derive(Clone, PartialEq, Eq)]
@@ -523,7 +504,8 @@ where
     /// Removes a key if `condition` returns true for its value, in one atomic step. Returns a clone
     /// of the value that was removed.
     ///
-    /// `condition` runs outside of locks, and again if the value was replaced meanwhile.
+    /// `condition` runs outside of locks, and again if the value was replaced meanwhile. It runs in a
+    /// read section: it must not wait for a thread that updates a cache.
     ///
     /// # Panics
     ///
@@ -553,7 +535,7 @@ where
                     return None;
                 }
                 let value = node.value.clone();
-                if update.remove_exactly(node.into(), RemovalCause::Explicit, true) {
+                if update.remove_exactly(core.shard_of(hash), node.into(), RemovalCause::Explicit, true) {
                     return Some(value);
                 }
             }
@@ -561,9 +543,10 @@ where
     }
 
     /// Removes the entries for which `keep` returns false, one by one. Entries that are inserted
-    /// meanwhile may not be seen. Keys that are being loaded are treated as by [`Cache::remove`].
+    /// meanwhile may not be seen, and loads of absent keys go on.
     ///
-    /// `keep` runs outside of locks. An entry that is replaced meanwhile stays.
+    /// `keep` runs outside of locks, in a read section: it must not wait for a thread that updates a
+    /// cache. An entry that is replaced meanwhile stays.
     ///
     /// # Panics
     ///

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use relativist_bucket as bucket;
 use relativist_rcu::{is_reading, read};
@@ -14,7 +14,7 @@ use relativist_rcu::{is_reading, read};
 use super::Cache;
 use super::core::{Condition, Core, Unput};
 use super::expiry::Purpose;
-use super::flight::{Flight, Landed, Outcome, Wait};
+use super::flight::{Flight, Landed, Outcome, PATIENCE, Wait};
 use super::node::Lifespan;
 use super::with_core;
 
@@ -48,7 +48,13 @@ use super::with_core;
 ///
 /// A future of these functions may be dropped at any time. If it is kept and not polled while its
 /// loader could go on, as `select!` and streams may do, others wait for it for 100 ms only. Then
-/// one of them calls its own loader.
+/// one of them calls its own loader. (If that is not polled either, the next one does after 200 ms,
+/// and so on.)
+///
+/// # Threads and tasks
+///
+/// Threads and tasks may wait for each other's loaders. But a task must not call the functions that
+/// block: it would keep its thread from running the task for which it waits.
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -215,18 +221,20 @@ where
         is_stale: impl Fn(&V) -> bool,
         load: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, Arc<E>> {
-        let hash = self.hash(&key);
+        let (hash, thread) = (self.hash(&key), Some(thread::current().id()));
         let mut found = self.look(hash, &key, &is_stale, true);
+        let mut patience = PATIENCE;
         loop {
-            let (old, boarding) = match found {
+            let old = match found {
                 Found::Fresh(value) => {
                     // Dropped first: if a destructor panicked later, the value would be leaked.
                     drop((key, load));
                     return Ok(value);
                 }
-                Found::Old(value) => (Some(value), self.board(hash, &key, Some(thread::current().id()))),
-                Found::Nothing => (None, self.board(hash, &key, Some(thread::current().id()))),
+                Found::Old(value) => Some(value),
+                Found::Nothing => None,
             };
+            let boarding = self.board(hash, &key, thread, patience);
             match (boarding, old) {
                 (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
                 (Boarding::Join(wait), None) if is_reading() => {
@@ -236,6 +244,7 @@ where
                 (Boarding::Join(mut wait), None) => {
                     self.loads.record_wait();
                     let landed = wait.block();
+                    patience = landed.patience_after(wait.flight.patience);
                     match self.landed(landed, &wait) {
                         Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
                         Some(Err(error)) => {
@@ -268,16 +277,18 @@ where
     {
         let hash = self.hash(&key);
         let mut found = self.look(hash, &key, &is_stale, true);
+        let mut patience = PATIENCE;
         loop {
-            let (old, boarding) = match found {
+            let old = match found {
                 Found::Fresh(value) => {
                     // Dropped first: if a destructor panicked later, the value would be leaked.
                     drop((key, load));
                     return Ok(value);
                 }
-                Found::Old(value) => (Some(value), self.board(hash, &key, None)),
-                Found::Nothing => (None, self.board(hash, &key, None)),
+                Found::Old(value) => Some(value),
+                Found::Nothing => None,
             };
+            let boarding = self.board(hash, &key, None, patience);
             match (boarding, old) {
                 (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
                 (Boarding::Join(wait), None) if is_reading() => {
@@ -288,6 +299,7 @@ where
                 (Boarding::Join(mut wait), None) => {
                     self.loads.record_wait();
                     let landed = poll_fn(|context| wait.poll(context)).await;
+                    patience = landed.patience_after(wait.flight.patience);
                     match self.landed(landed, &wait) {
                         Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
                         Some(Err(error)) => {
@@ -324,7 +336,7 @@ where
             recorder.record(node.is_some(), &guard);
         }
         let Some(node) = node else { return Found::Nothing };
-        node.slot.visit();
+        node.visit();
         let value = node.value.clone();
         match &self.expiry {
             Some(expiry) if expiry.claim_refresh(node) => Found::Old(value),
@@ -349,8 +361,14 @@ where
     /// # Panics
     ///
     /// Panics if the thread would wait for itself.
-    fn board(&self, hash: bucket::Hash, key: &K, thread: Option<ThreadId>) -> Boarding<'_, K, V, S, L> {
-        let new = Flight::new(hash, key.clone(), thread);
+    fn board(
+        &self,
+        hash: bucket::Hash,
+        key: &K,
+        thread: Option<ThreadId>,
+        patience: Duration,
+    ) -> Boarding<'_, K, V, S, L> {
+        let new = Flight::new(hash, key.clone(), thread, patience);
         let index = self.shard_of(hash);
         // Loads of other keys with this hash.
         let mut different: Vec<Arc<Flight<K, V>>> = Vec::new();
@@ -366,7 +384,7 @@ where
                 flights
             };
             if same_hash.is_empty() {
-                return Boarding::Lead(Lead { core: self, flight: new, outcome: None, is_inserted: false });
+                return Boarding::Lead(Lead { core: self, flight: new, outcome: None, has_ended: false });
             }
             // Keys are compared outside of the lock.
             for flight in same_hash {
@@ -406,18 +424,23 @@ struct Lead<'c, K, V, S, L: Lifespan> {
     core: &'c Core<K, V, S, L>,
     flight: Arc<Flight<K, V>>,
     outcome: Option<Outcome<V>>,
-    /// Whether the value was inserted, and the flight taken out of its list.
-    is_inserted: bool,
+    /// Whether the flight was taken out of its list without having been cancelled.
+    has_ended: bool,
+}
+
+impl<K, V, S, L: Lifespan> Lead<'_, K, V, S, L> {
+    /// Takes the flight out of its list. Returns false if it was cancelled.
+    fn end(&self) -> bool {
+        let mut locked = self.core.lock(self.core.shard_of(self.flight.hash));
+        let has_ended = locked.remove_flight(&self.flight);
+        locked.unlock();
+        has_ended
+    }
 }
 
 impl<K, V, S, L: Lifespan> Drop for Lead<'_, K, V, S, L> {
     fn drop(&mut self) {
-        let mut has_ended = self.is_inserted;
-        if !has_ended {
-            let mut locked = self.core.lock(self.core.shard_of(self.flight.hash));
-            has_ended = locked.remove_flight(&self.flight);
-            locked.unlock();
-        }
+        let has_ended = self.has_ended || self.end();
         // Those that wait for a load that was cancelled look again.
         self.flight.land(self.outcome.take().filter(|_| has_ended).unwrap_or(Outcome::Nothing));
     }
@@ -454,12 +477,23 @@ where
             Ok(value) => {
                 self.succeeded = true;
                 drop(old);
-                let node = self.core.make(lead.flight.hash, key, value.clone());
-                let put = self.core.update().put(node, &Condition::Loaded(&lead.flight));
-                lead.is_inserted = put.is_ok();
-                drop(put.map_err(|unput| match unput {
-                    Unput::Refused(node) | Unput::TooHeavy(node) => node.into_parts(),
-                }));
+                let made = self.core.make(lead.flight.hash, key, value.clone());
+                let put = self.core.update().put(made, &Condition::Loaded(&lead.flight));
+                lead.has_ended = put.is_ok();
+                let unused = match put {
+                    Ok(()) => None,
+                    Err(Unput::Refused(made)) => Some(made.node.into_parts()),
+                    Err(Unput::TooHeavy(made)) => {
+                        lead.has_ended = lead.end();
+                        if lead.has_ended {
+                            // As an insertion does: an older value is out of date.
+                            self.core.update().remove(lead.flight.hash, &made.node.key);
+                        }
+                        Some(made.node.into_parts())
+                    }
+                };
+                // Here, so that a panic in the destructor of the key leaks no value.
+                drop(unused);
                 lead.outcome = Some(Outcome::Value(value.clone()));
                 drop(lead);
                 Ok(value)

@@ -28,7 +28,11 @@ unsafe impl Sync for Value {}
 impl Value {
     fn new(number: u64) -> Self {
         ALIVE.set(ALIVE.get() + 1);
-        Self(UnsafeCell::new(number))
+        let value = Self(UnsafeCell::new(0));
+        // Loom sees that this comes before all reads, or does not.
+        // SAFETY: no other thread has it.
+        value.0.with_mut(|value| unsafe { *value = number });
+        value
     }
 
     fn number(&self) -> u64 {
@@ -85,6 +89,7 @@ fn builder(capacity: u64) -> Builder<u64, Value, Places> {
 fn explore(keys: u64, capacity: u64, updates: fn(&Modelled), reads: fn(&Modelled)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound.get_or_insert(2);
+    model.max_branches = 10_000;
     model.check(move || {
         ALIVE.set(0);
         let cache = builder(capacity).build();
@@ -103,6 +108,20 @@ fn explore(keys: u64, capacity: u64, updates: fn(&Modelled), reads: fn(&Modelled
 
 fn number(cache: &Modelled, key: u64) -> Option<u64> {
     cache.get_ref(&key, &read()).map(Value::number)
+}
+
+/// A slot is used for the first time.
+#[test]
+fn a_new_key_is_found_as_it_was_made() {
+    explore(
+        1,
+        10,
+        |cache| cache.insert(2, Value::new(2)),
+        |cache| {
+            assert!([None, Some(2)].contains(&number(cache, 2)));
+            assert_eq!(number(cache, 1), Some(1));
+        },
+    );
 }
 
 /// A slot is used again for another key, beside one that stays.

@@ -2,24 +2,39 @@
 //! [`eviction`](relativist_core::eviction), applied to single entries instead of blocks, with
 //! [`ghosts`].
 //!
-//! A queue is a doubly linked list through the [`Slot`]s of its entries, so an entry that is
-//! removed leaves it at once, and queueing allocates nothing.
+//! What eviction knows about entries lies side by side, apart from their nodes: so nodes are small,
+//! and lookups touch nothing else. A queue is a doubly linked list, by index, so an entry that is
+//! removed leaves it at once.
 //!
 //! [`ghosts`]: super::ghosts
 
 use std::ptr::NonNull;
 
-use super::ghosts::Ghosts;
-use super::node::{Place, Slot};
+use relativist_bucket::Hash;
 use relativist_core::eviction;
+use relativist_core::prefetch::prefetch_for_write;
+
+use super::ghosts::Ghosts;
 
 /// The maximum number of visited entries that an eviction moves. After that it evicts the next one,
 /// visited or not, so that its cost is bounded.
 const MAX_MOVES: usize = 256;
 
-/// The queues of a shard. All of its entries are those of one cache, whose hashes belong to the
-/// shard.
-pub(super) struct Queues {
+/// The number of entries of a shard from which on [`Queues::prefetch`] pays. Fewer are in the
+/// processor's cache.
+const MIN_PREFETCHED: usize = 8;
+
+/// The index of no entry.
+const NONE: u32 = u32::MAX;
+
+/// The queue of an unused place.
+const UNUSED: u8 = u8::MAX;
+
+/// The queues of a shard, and what they know about its entries, whose nodes are of type `N`.
+pub(super) struct Queues<N> {
+    entries: Vec<Entry<N>>,
+    /// The first of the unused places, which are linked.
+    unused: u32,
     lists: [List; eviction::QUEUES],
     /// A bit for each list that is not empty.
     occupied: u64,
@@ -31,308 +46,340 @@ pub(super) struct Queues {
     ghosts: Ghosts,
 }
 
-#[derive(Clone, Copy, Default)]
-struct List {
-    first: Option<NonNull<Slot>>,
-    last: Option<NonNull<Slot>>,
+/// What a shard knows about an entry.
+struct Entry<N> {
+    node: NonNull<N>,
+    hash: Hash,
+    weight: u64,
+    /// Means nothing in the first entry of a queue.
+    previous: u32,
+    next: u32,
+    /// The level when the entry was queued.
+    stamp: u32,
+    queue: u8,
+    visits: u8,
 }
 
-// SAFETY: the pointers are to slots, which may be used on any thread under the lock of the shard.
-unsafe impl Send for Queues {}
+const _: () = assert!(size_of::<Entry<u8>>() == 40);
 
-const _: () = assert!(eviction::QUEUES <= u64::BITS as usize);
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
 
-impl Queues {
+const EMPTY: List = List { first: NONE, last: NONE };
+
+const _: () = assert!(eviction::QUEUES <= u64::BITS as usize && eviction::QUEUES < UNUSED as usize);
+
+/// What an eviction sees in a node.
+pub(super) struct Look {
+    /// Whether it was visited since the last look.
+    pub(super) is_visited: bool,
+    pub(super) has_expired: bool,
+}
+
+/// An entry that has left the queues.
+#[derive(Debug)]
+pub(super) struct Left<N> {
+    pub(super) node: NonNull<N>,
+    pub(super) hash: Hash,
+    pub(super) weight: u64,
+    pub(super) visits: u8,
+}
+
+/// An entry that left to be evicted.
+pub(super) struct Popped<N> {
+    pub(super) left: Left<N>,
+    pub(super) has_expired: bool,
+    /// The queue from which it was taken.
+    pub(super) queue: usize,
+}
+
+// SAFETY: the pointers are to nodes, which may be used on any thread under the lock of the shard.
+unsafe impl<N: Send + Sync> Send for Queues<N> {}
+
+impl<N> Queues<N> {
     pub(super) fn new() -> Self {
-        Self { lists: [List::default(); eviction::QUEUES], occupied: 0, level: 0, len: 0, ghosts: Ghosts::default() }
+        Self {
+            entries: Vec::new(),
+            unused: NONE,
+            lists: [EMPTY; eviction::QUEUES],
+            occupied: 0,
+            level: 0,
+            len: 0,
+            ghosts: Ghosts::default(),
+        }
     }
 
-    /// Queues an entry that has just come into the table. It begins on probation, unless its hash is
-    /// that of a ghost, or `visits` says that it has replaced an entry with that many.
-    ///
-    /// # Safety
-    ///
-    /// The entry belongs to this shard, is in no queue, and stays alive until it was taken out of
-    /// its queue.
+    /// Adds an entry, and returns its index. It begins on probation, unless its hash is that of a ghost, or `visits` says
+    /// that it has replaced an entry with that many.
     #[inline(always)]
-    pub(super) unsafe fn admit(&mut self, slot: NonNull<Slot>, visits: u8) {
-        // SAFETY: alive, and under the lock of its shard; the references end before `push`.
-        let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
-        let was_ghost = self.ghosts.forget(entry.hash.get());
-        *place.visits = visits.max(u8::from(was_ghost));
-        self.push(slot);
+    pub(super) fn add(&mut self, node: NonNull<N>, hash: Hash, weight: u64, visits: u8) -> u32 {
+        let visits = visits.max(u8::from(self.ghosts.forget(hash.get())));
+        let entry = Entry { node, hash, weight, previous: NONE, next: NONE, stamp: 0, queue: UNUSED, visits };
+        let index = match self.entries.get_mut(self.unused as usize) {
+            Some(place) => {
+                let index = std::mem::replace(&mut self.unused, place.next);
+                *place = entry;
+                index
+            }
+            None => self.grow(entry),
+        };
+        self.push(index);
+        index
     }
 
-    /// Takes the entry to evict next out of its queue. Moves entries that were visited. Entries for
-    /// which `is_expired` returns true are evicted as soon as they are reached. Leaves `kept` where
-    /// it is.
+    #[cold]
+    fn grow(&mut self, entry: Entry<N>) -> u32 {
+        let index = u32::try_from(self.entries.len()).expect("fewer entries than 2^32");
+        if self.entries.len() == self.entries.capacity() {
+            // By a quarter, and not to twice the size, which would waste memory.
+            self.entries.reserve_exact(16 + self.entries.len() / 4);
+        }
+        self.entries.push(entry);
+        index
+    }
+
+    /// Returns the weight of an entry.
     #[inline(always)]
-    pub(super) fn pop(
-        &mut self,
-        kept: Option<NonNull<Slot>>,
-        is_expired: impl Fn(NonNull<Slot>) -> bool,
-    ) -> Option<Popped> {
+    pub(super) fn weight(&self, index: u32) -> u64 {
+        self.entries[index as usize].weight
+    }
+
+    /// Returns the hash of an entry, if it is here.
+    #[inline(always)]
+    pub(super) fn hash(&self, node: NonNull<N>, index: u32) -> Option<Hash> {
+        let entry = self.entries.get(index as usize)?;
+        (entry.node == node && entry.queue != UNUSED).then_some(entry.hash)
+    }
+
+    /// Removes an entry.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, index: u32) -> Left<N> {
+        self.unlink(index);
+        self.discard(index)
+    }
+
+    /// Makes the place of an entry, which is in no queue, unused.
+    #[inline(always)]
+    fn discard(&mut self, index: u32) -> Left<N> {
+        let entry = &mut self.entries[index as usize];
+        entry.queue = UNUSED;
+        entry.next = self.unused;
+        self.unused = index;
+        Left { node: entry.node, hash: entry.hash, weight: entry.weight, visits: entry.visits }
+    }
+
+    /// Removes the entry to evict next, apart from `kept`. Moves entries that were visited. Expired
+    /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its mark.
+    #[inline(always)]
+    pub(super) fn pop(&mut self, kept: Option<u32>, look: impl Fn(NonNull<N>) -> Look) -> Option<Popped<N>> {
         for moves in 0.. {
-            let Next { queue, slot, priority } = self.next(kept)?;
-            if self.lists[queue].first == Some(slot) {
-                self.take_first(queue, slot);
+            let (queue, index, priority) = self.next(kept)?;
+            if self.lists[queue].first == index {
+                self.unlink_first(queue, index);
             } else {
-                self.take_out(slot);
+                self.unlink(index);
             }
             self.level = priority;
-            let expired = is_expired(slot);
-            // SAFETY: entries in queues are alive, and this is under the lock of their shard. The
-            // references end before `push`.
-            let (place, visited) = unsafe { (slot.as_ref().place(), slot.as_ref().take_visit()) };
-            let visits = eviction::verdict(*place.visits, visited);
-            match visits.filter(|_| !expired && moves < MAX_MOVES) {
+            let entry = &mut self.entries[index as usize];
+            let Look { is_visited, has_expired } = look(entry.node);
+            let visits = eviction::verdict(entry.visits, is_visited);
+            match visits.filter(|_| !has_expired && moves < MAX_MOVES) {
                 Some(visits) => {
-                    *place.visits = visits;
-                    self.push(slot);
+                    entry.visits = visits;
+                    self.push(index);
                 }
-                None => return Some(Popped { slot, expired, queue }),
+                None => return Some(Popped { left: self.discard(index), has_expired, queue }),
             }
         }
         None
     }
 
-    /// Returns the number of entries in the queues.
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Remembers the hash of a new entry that was evicted.
     #[inline]
-    pub(super) fn remember(&mut self, hash: u64) {
-        self.ghosts.remember(hash, self.len);
+    pub(super) fn remember(&mut self, hash: Hash) {
+        self.ghosts.remember(hash.get(), self.len);
     }
 
-    /// Prefetches what [`remember`](Self::remember) or [`admit`](Self::admit) will use for a hash.
+    /// Prefetches what [`remember`](Self::remember) or [`add`](Self::add) will use for a hash.
     #[inline]
-    pub(super) fn prefetch_ghost(&mut self, hash: u64) {
-        self.ghosts.prefetch(hash);
+    pub(super) fn prefetch_ghost(&mut self, hash: Hash) {
+        self.ghosts.prefetch(hash.get());
     }
 
-    /// Returns the next entries of a queue, in the order in which it will evict them.
-    #[inline]
-    pub(super) fn upcoming<const N: usize>(&self, queue: usize) -> [Option<NonNull<Slot>>; N] {
-        let mut next = self.lists[queue].first;
-        std::array::from_fn(|_| {
-            let slot = next?;
-            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-            next = *unsafe { slot.as_ref().place() }.next;
-            Some(slot)
-        })
-    }
-
-    /// Returns the first entry with the lowest priority, apart from `kept`.
+    /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
+    /// waits for memory: the node of the third entry, and for the second its ghosts. Returns the
+    /// hash of that one, whose bucket the caller prefetches.
     #[inline(always)]
-    fn next(&self, kept: Option<NonNull<Slot>>) -> Option<Next> {
+    pub(super) fn prefetch(&mut self, queue: usize) -> Option<Hash> {
+        if self.len < MIN_PREFETCHED {
+            return None;
+        }
+        let after = |index: u32| self.entries.get(index as usize).map(|entry| entry.next);
+        let second = after(self.lists[queue].first)?;
+        if let Some(third) = after(second).and_then(|third| self.entries.get(third as usize)) {
+            prefetch_for_write(third.node.as_ptr());
+            // The mark is at its end.
+            prefetch_for_write(third.node.as_ptr().wrapping_add(1).cast::<u8>().wrapping_sub(1));
+        }
+        let hash = self.entries.get(second as usize)?.hash;
+        self.prefetch_ghost(hash);
+        Some(hash)
+    }
+
+    /// Takes all entries, in constant time. Forgets all ghosts.
+    pub(super) fn take_all(&mut self) -> Taken<N> {
+        Taken(vec![std::mem::replace(self, Self { level: self.level, ..Self::new() }).entries])
+    }
+
+    /// Returns queue, index and priority of the first entry with the lowest priority, apart from
+    /// `kept`.
+    #[inline(always)]
+    fn next(&self, kept: Option<u32>) -> Option<(usize, u32, u32)> {
         let mut left = self.occupied;
         let mut next = None;
         let mut lowest = i32::MAX;
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
-            let mut slot = self.lists[queue].first.expect("its bit is set");
-            if Some(slot) == kept {
-                // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-                let Some(second) = *unsafe { slot.as_ref().place() }.next else { continue };
-                slot = second;
+            let mut index = self.lists[queue].first;
+            if Some(index) == kept {
+                index = self.entries[index as usize].next;
+                if index == NONE {
+                    continue;
+                }
             }
-            // SAFETY: as above.
-            let stamp = *unsafe { slot.as_ref().place() }.stamp;
-            let priority = stamp.wrapping_add(eviction::worth_of_entry(queue));
+            let priority = self.entries[index as usize].stamp.wrapping_add(eviction::worth_of_entry(queue));
             let distance = priority.wrapping_sub(self.level) as i32;
             if distance < lowest || next.is_none() {
                 lowest = distance;
-                next = Some(Next { queue, slot, priority });
+                next = Some((queue, index, priority));
             }
         }
         next
     }
 
-    /// Appends an entry, which is alive and in no queue, to the one for its weight and visits.
+    /// Appends an entry, which is in no queue, to the one for its weight and visits.
     #[inline(always)]
-    fn push(&mut self, slot: NonNull<Slot>) {
-        // SAFETY: alive, and under the lock of its shard.
-        let (entry, place) = unsafe { (slot.as_ref(), slot.as_ref().place()) };
-        let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), *place.visits);
+    fn push(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), entry.visits);
         let list = &mut self.lists[queue];
-        let previous = list.last.replace(slot);
-        *place.queue = queue as u8;
-        *place.stamp = self.level;
-        *place.previous = previous;
-        *place.next = None;
-        match previous {
-            // SAFETY: another entry of the queue, so alive and under the same lock.
-            Some(previous) => *unsafe { previous.as_ref().place() }.next = Some(slot),
+        let previous = std::mem::replace(&mut list.last, index);
+        entry.queue = queue as u8;
+        entry.stamp = self.level;
+        entry.previous = previous;
+        entry.next = NONE;
+        match self.entries.get_mut(previous as usize) {
+            Some(previous) => previous.next = index,
             None => {
-                list.first = Some(slot);
+                list.first = index;
                 self.occupied |= 1 << queue;
             }
         }
         self.len += 1;
     }
 
-    /// Like [`take_out`](Self::take_out), for the first entry of a queue, in fewer instructions.
-    /// Writes to no other entry: the next one keeps a pointer to this one as its previous entry.
+    /// Like [`unlink`](Self::unlink), for the first entry of a queue, in fewer instructions. Writes
+    /// to no other entry: the next one keeps this one as its previous entry.
     #[inline(always)]
-    fn take_first(&mut self, queue: usize, first: NonNull<Slot>) {
+    fn unlink_first(&mut self, queue: usize, first: u32) {
         let list = &mut self.lists[queue];
-        // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-        list.first = *unsafe { first.as_ref().place() }.next;
-        if list.first.is_none() {
-            list.last = None;
+        list.first = self.entries[first as usize].next;
+        if list.first == NONE {
+            list.last = NONE;
             self.occupied &= !(1 << queue);
         }
         self.len -= 1;
     }
 
-    /// Takes an entry out of the queue in which it is. Returns its visits.
-    pub(super) fn take_out(&mut self, slot: NonNull<Slot>) -> u8 {
-        let (queue, previous, next, visits) = {
-            // SAFETY: entries in queues are alive, and this is under the lock of their shard.
-            let Place { queue, previous, next, visits, .. } = unsafe { slot.as_ref().place() };
-            (*queue, *previous, *next, *visits)
-        };
+    /// Takes an entry out of the queue in which it is.
+    fn unlink(&mut self, index: u32) {
+        let Entry { queue, previous, next, .. } = self.entries[index as usize];
         let list = &mut self.lists[usize::from(queue)];
-        // What the first entry has as its previous one is gone; see `take_first`.
-        let previous = previous.filter(|_| list.first != Some(slot));
-        match previous {
-            // SAFETY: another entry of the queue.
-            Some(previous) => *unsafe { previous.as_ref().place() }.next = next,
-            None => list.first = next,
+        // What the first entry has as its previous one is gone; see `unlink_first`.
+        if list.first == index {
+            list.first = next;
+        } else {
+            self.entries[previous as usize].next = next;
         }
-        match next {
-            // SAFETY: another entry of the queue.
-            Some(next) => *unsafe { next.as_ref().place() }.previous = previous,
-            None => list.last = previous,
+        match self.entries.get_mut(next as usize) {
+            Some(after) => after.previous = previous,
+            None => list.last = if list.first == NONE { NONE } else { previous },
         }
-        if list.first.is_none() {
+        if list.first == NONE {
             self.occupied &= !(1 << queue);
         }
         self.len -= 1;
-        visits
+    }
+}
+
+/// Entries that have left their shard all at once.
+pub(super) struct Taken<N>(Vec<Vec<Entry<N>>>);
+
+// SAFETY: as for the queues.
+unsafe impl<N: Send + Sync> Send for Taken<N> {}
+
+impl<N> Default for Taken<N> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<N> Taken<N> {
+    /// Adds those of another one.
+    pub(super) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
     }
 
-    /// Takes all entries out of their queues, in constant time, and returns them as a chain. Forgets
-    /// all ghosts.
-    pub(super) fn take_all(&mut self) -> Chain {
-        let mut chain = Chain::default();
-        for list in &mut self.lists {
-            if let List { first: Some(first), last: Some(last) } = std::mem::take(list) {
-                // SAFETY: entries in queues were alive, and this is under the lock of their shard.
-                unsafe { chain.append(first, last) };
+    /// Takes an entry out.
+    pub(super) fn pop(&mut self) -> Option<Left<N>> {
+        while let Some(entries) = self.0.last_mut() {
+            match entries.pop() {
+                Some(entry) if entry.queue == UNUSED => {}
+                Some(Entry { node, hash, weight, .. }) => return Some(Left { node, hash, weight, visits: 0 }),
+                None => _ = self.0.pop(),
             }
         }
-        self.occupied = 0;
-        self.len = 0;
-        self.ghosts.clear();
-        chain
+        None
     }
-}
-
-/// Entries that have left the table, in the order in which they were added, linked by their slots.
-#[derive(Default)]
-pub(super) struct Chain(List);
-
-// SAFETY: the pointers are to slots, which may be used on any thread under the lock of the shard.
-unsafe impl Send for Chain {}
-
-impl Chain {
-    /// Appends entries that are linked from the first to the last one.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock of their shard. They are alive, in no queue, and freed only after
-    /// they were taken out of this chain.
-    pub(super) unsafe fn append(&mut self, first: NonNull<Slot>, last: NonNull<Slot>) {
-        // SAFETY: alive, and under the lock of the shard.
-        unsafe {
-            *last.as_ref().place().next = None;
-            match self.0.last.replace(last) {
-                Some(previous) => *previous.as_ref().place().next = Some(first),
-                None => self.0.first = Some(first),
-            }
-        }
-    }
-
-    /// Appends all entries of another chain.
-    pub(super) fn append_all(&mut self, other: Self) {
-        if let List { first: Some(first), last: Some(last) } = other.0 {
-            // SAFETY: the caller of `append` has promised it for the other chain.
-            unsafe { self.append(first, last) };
-        }
-    }
-
-    /// Returns the first entry.
-    pub(super) fn first(&self) -> Option<NonNull<Slot>> {
-        self.0.first
-    }
-
-    /// Takes the first entry out.
-    pub(super) fn pop(&mut self) -> Option<NonNull<Slot>> {
-        let first = self.0.first?;
-        // SAFETY: alive, and under the lock of the shard.
-        self.0.first = *unsafe { first.as_ref().place() }.next;
-        if self.0.first.is_none() {
-            self.0.last = None;
-        }
-        Some(first)
-    }
-}
-
-/// The entry to evict or move next, its queue, and its priority.
-struct Next {
-    queue: usize,
-    slot: NonNull<Slot>,
-    priority: u32,
-}
-
-/// An entry that was taken out of its queue to be evicted.
-pub(super) struct Popped {
-    pub(super) slot: NonNull<Slot>,
-    pub(super) expired: bool,
-    /// The queue from which it was taken.
-    pub(super) queue: usize,
 }
 
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
-    use relativist_bucket::Hash;
-
     use super::*;
 
     #[test]
     fn an_entry_can_leave_after_the_one_before_it() {
-        let slots = [(); 6].map(|()| Slot::new(Hash::new(0), 1));
-        let [first, second, third, fourth, fifth, sixth] = slots.each_ref().map(NonNull::from);
+        let nodes = [0, 1, 2, 3, 4, 5];
         let mut queues = Queues::new();
-        // SAFETY: alive until the end of this test, and in these queues only.
-        let admit = |queues: &mut Queues, slot| unsafe { queues.admit(slot, 0) };
-        let unlink = |queues: &mut Queues, slot| _ = queues.take_out(slot);
-        let pop_but = |queues: &mut Queues, kept| queues.pop(kept, |_| false).map(|popped| popped.slot);
-        let pop = |queues: &mut Queues| pop_but(queues, None);
+        let add = |queues: &mut Queues<i32>, n: usize| queues.add(NonNull::from(&nodes[n]), Hash::new(n as u64), 1, 0);
+        let pop_but = |queues: &mut Queues<i32>, kept| {
+            let look = |_| Look { is_visited: false, has_expired: false };
+            // SAFETY: one of the nodes.
+            queues.pop(kept, look).map(|popped| unsafe { *popped.left.node.as_ref() })
+        };
+        let pop = |queues: &mut Queues<i32>| pop_but(queues, None);
 
-        [first, second, third, fourth].into_iter().for_each(|slot| admit(&mut queues, slot));
-        assert_eq!(pop(&mut queues), Some(first));
-        unlink(&mut queues, second);
-        assert_eq!(pop(&mut queues), Some(third));
-        admit(&mut queues, fifth);
-        assert_eq!((pop_but(&mut queues, Some(fourth)), queues.len()), (Some(fifth), 1));
-        assert_eq!((pop_but(&mut queues, Some(fourth)), queues.len()), (None, 1));
-        unlink(&mut queues, fourth);
-        assert_eq!((pop(&mut queues), queues.len()), (None, 0));
-        admit(&mut queues, sixth);
-        assert_eq!((pop(&mut queues), queues.len()), (Some(sixth), 0));
+        let indices = [0, 1, 2, 3].map(|n| add(&mut queues, n));
+        assert_eq!(pop(&mut queues), Some(0));
+        queues.remove(indices[1]);
+        assert_eq!(pop(&mut queues), Some(2));
+        add(&mut queues, 4);
+        let kept = Some(indices[3]);
+        assert_eq!((pop_but(&mut queues, kept), queues.len), (Some(4), 1));
+        assert_eq!((pop_but(&mut queues, kept), queues.len), (None, 1));
+        queues.remove(indices[3]);
+        assert_eq!((pop(&mut queues), queues.len), (None, 0));
+        add(&mut queues, 5);
+        assert_eq!((pop(&mut queues), queues.len, queues.entries.len()), (Some(5), 0, 4));
 
-        [first, second].into_iter().for_each(|slot| admit(&mut queues, slot));
+        [0, 1, 2].into_iter().for_each(|n| _ = add(&mut queues, n));
         let mut taken = queues.take_all();
-        assert_eq!((queues.len(), pop(&mut queues)), (0, None));
-        // SAFETY: as above, and in no queue.
-        unsafe { taken.append(third, third) };
-        assert_eq!([(); 4].map(|()| taken.pop()), [Some(first), Some(second), Some(third), None]);
+        assert_eq!((queues.len, pop(&mut queues)), (0, None));
+        taken.append(queues.take_all());
+        assert_eq!(std::iter::from_fn(|| taken.pop()).count(), 3);
     }
 }

@@ -8,46 +8,43 @@
 //!
 //! No code of the user runs under the lock: keys are compared before ([`Compared`]).
 
-use std::collections::BTreeMap;
-use std::mem::take;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem::{replace, take};
 use std::ops::RangeInclusive;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
 use equivalent::Equivalent;
-use relativist_bucket::Hash;
+use relativist_bucket::{Different, Hash};
 use relativist_core::eviction;
 use relativist_core::sync::{AtomicU64, Mutex, MutexGuard, Relaxed, fence_after_exchange};
 use relativist_rcu::{Guard, clock};
 
-use super::RemovalCause;
+use super::cause::RemovalCause;
 use super::flight::Flight;
-use super::node::{Lifespan, Node, NodePtr, Slot};
-use super::queues::{Chain, Queues};
+use super::node::{Lifespan, Node, NodePtr};
+use super::queues::{Left, Look, Queues, Taken};
 use super::table::Table;
-
-/// The number of entries of a shard from which on [`Locked::prefetch_evictions`] pays. Fewer are
-/// probably in the processor's cache, and prefetching would take lines from other threads.
-const MIN_PREFETCHED: usize = 8;
 
 /// The lock of a shard and its counts, on cache lines of their own.
 #[repr(align(128))]
-pub(super) struct Shard<K, V> {
-    state: Mutex<State<K, V>>,
+pub(super) struct Shard<K, V, L> {
+    state: Mutex<State<K, V, L>>,
     /// The number of entries and the sum of their weights, and the weight of those that are
-    /// detached and of those that are retired. Written under the lock.
+    /// retired. Written under the lock.
     len: AtomicU64,
     weight: AtomicU64,
-    detached: AtomicU64,
     retired: AtomicU64,
+    /// The share of this shard in the weight that may wait for readers.
+    most_retired: AtomicU64,
 }
 
-struct State<K, V> {
-    queues: Queues,
+struct State<K, V, L> {
+    queues: Queues<Node<K, V, L>>,
     /// The loads in progress, by their hashes and addresses.
     flights: BTreeMap<(u64, usize), Arc<Flight<K, V>>>,
-    detached: Chain,
-    retired: Chain,
+    detached: Taken<Node<K, V, L>>,
+    retired: VecDeque<Retired<K, V, L>>,
     /// Whether a deferred function will free what is retired.
     drain_is_deferred: bool,
     /// The numbers of entries that were evicted to make room, and that had expired.
@@ -55,25 +52,37 @@ struct State<K, V> {
     expired: u64,
 }
 
-/// A number of a [`Shard`] that changes under its lock.
+/// An entry that waits for readers.
+struct Retired<K, V, L> {
+    node: NodePtr<K, V, L>,
+    weight: u64,
+    /// The grace period in which it has left.
+    begun: u64,
+}
+
+// SAFETY: the pointer is to a node, which may be dropped on any thread.
+unsafe impl<K: Send + Sync, V: Send + Sync, L: Lifespan> Send for Retired<K, V, L> {}
+
+/// Changes a number of a [`Shard`], under its lock.
+#[inline(always)]
 fn change(count: &AtomicU64, change: impl FnOnce(u64) -> u64) {
     // Relaxed, both: written under the lock only. Others read it as a statistic.
     count.store(change(count.load(Relaxed)), Relaxed);
 }
 
-impl<K, V> Shard<K, V> {
+impl<K, V, L> Shard<K, V, L> {
     pub(super) fn new() -> Self {
         let state = State {
             queues: Queues::new(),
             flights: BTreeMap::new(),
-            detached: Chain::default(),
-            retired: Chain::default(),
+            detached: Taken::default(),
+            retired: VecDeque::new(),
             drain_is_deferred: false,
             evicted: 0,
             expired: 0,
         };
-        let [len, weight, detached, retired] = [(); 4].map(|()| AtomicU64::new(0));
-        Self { state: Mutex::new(state), len, weight, detached, retired }
+        let [len, weight, retired, most_retired] = [(); 4].map(|()| AtomicU64::new(0));
+        Self { state: Mutex::new(state), len, weight, retired, most_retired }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -85,21 +94,38 @@ impl<K, V> Shard<K, V> {
         self.weight.load(Relaxed)
     }
 
+    /// Sets the share of this shard in the weight that may wait for readers.
+    pub(super) fn set_most_retired(&self, most: u64) {
+        self.most_retired.store(most, Relaxed);
+    }
+
+    /// Returns whether more than its share waits for readers.
+    #[inline(always)]
+    pub(super) fn has_many_retired(&self) -> bool {
+        self.retired.load(Relaxed) > self.most_retired.load(Relaxed)
+    }
+
     /// Returns the weight of the entries that wait for readers.
     pub(super) fn retired(&self) -> u64 {
         self.retired.load(Relaxed)
     }
 }
 
-/// The result of comparing a key with the entries of its hash, outside of the lock.
-pub(super) struct Compared<N> {
+/// The result of comparing a key with the entries of its tag, outside of the lock.
+pub(super) struct Compared<K, V, L> {
     /// The entry that has the key.
-    pub(super) found: Option<NonNull<N>>,
-    /// Entries with the same hash and other keys.
-    different: Vec<NonNull<N>>,
+    pub(super) found: Option<NodePtr<K, V, L>>,
+    /// Entries with other keys, if there were some.
+    different: Option<Box<Different<Node<K, V, L>>>>,
 }
 
-impl<K, V, L> Compared<Node<K, V, L>> {
+impl<K, V, L> Compared<K, V, L> {
+    /// A key that was compared with no entry.
+    #[inline(always)]
+    pub(super) fn with_none() -> Self {
+        Self { found: None, different: None }
+    }
+
     /// The guard must live until the result is dropped: it keeps addresses from being used again.
     #[inline(always)]
     pub(super) fn new<Q: Equivalent<K> + ?Sized>(
@@ -108,14 +134,11 @@ impl<K, V, L> Compared<Node<K, V, L>> {
         key: &Q,
         guard: &Guard,
     ) -> Self {
-        let mut different = Vec::new();
+        let mut different: Option<Box<Different<_>>> = None;
         let found = table.array(guard).find(hash, |node| {
-            if node.slot.hash != hash {
-                return false;
-            }
             let is_same = key.equivalent(&node.key);
             if !is_same {
-                different.push(NonNull::from(node));
+                different.get_or_insert_default().add(NonNull::from(node));
             }
             is_same
         });
@@ -123,25 +146,31 @@ impl<K, V, L> Compared<Node<K, V, L>> {
     }
 }
 
-/// An entry that has left the cache, and why.
-pub(super) type Removed<K, V, L> = (NodePtr<K, V, L>, RemovalCause);
+/// An entry that has left the queues.
+pub(super) type LeftOf<K, V, L> = Left<Node<K, V, L>>;
+
+/// The entry that is there now, and the one that it has replaced.
+type Replaced<K, V, L> = (NodePtr<K, V, L>, LeftOf<K, V, L>);
+
+/// An entry that was evicted, and why.
+type Evicted<K, V, L> = (LeftOf<K, V, L>, RemovalCause);
 
 /// The entry of a key, if there is one.
 type Verified<K, V, L> = Result<Option<NodePtr<K, V, L>>, Uncompared>;
 
-/// The shard has an entry with the hash of a key that was not compared with it yet.
+/// The shard has an entry with the tag of a key that was not compared with it yet.
 pub(super) struct Uncompared;
 
 /// A shard that this thread has locked.
 pub(super) struct Locked<'c, K, V, L: Lifespan> {
     table: &'c Table<Node<K, V, L>>,
-    shard: &'c Shard<K, V>,
-    state: MutexGuard<'c, State<K, V>>,
+    shard: &'c Shard<K, V, L>,
+    state: MutexGuard<'c, State<K, V, L>>,
 }
 
 impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     #[inline(always)]
-    pub(super) fn new(table: &'c Table<Node<K, V, L>>, shard: &'c Shard<K, V>) -> Self {
+    pub(super) fn new(table: &'c Table<Node<K, V, L>>, shard: &'c Shard<K, V, L>) -> Self {
         // No code that panics runs under the lock.
         Self { table, shard, state: shard.state.lock().unwrap_or_else(PoisonError::into_inner) }
     }
@@ -157,76 +186,111 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
 
     /// Returns the entry that has the key, if it is the one that was found when keys were compared.
     #[inline(always)]
-    pub(super) fn verify(&self, hash: Hash, compared: &Compared<Node<K, V, L>>) -> Verified<K, V, L> {
+    pub(super) fn verify(&self, hash: Hash, compared: &mut Compared<K, V, L>) -> Verified<K, V, L> {
+        let Compared { found, different } = compared;
         let mut is_compared = true;
-        // In most cases they come in the order in which they were compared.
-        let mut different = compared.different.iter().copied();
-        let mut is_different = |node| different.next() == Some(node) || compared.different.contains(&node);
         let is_found = |node: NodePtr<K, V, L>| {
-            if compared.found == Some(node) {
-                return true;
-            }
-            // SAFETY: it is in the table.
-            is_compared &= unsafe { node.as_ref() }.slot.hash != hash || is_different(node);
-            false
+            let is_found = *found == Some(node);
+            is_compared &= is_found || different.as_mut().is_some_and(|different| different.has(node));
+            is_found
         };
         // SAFETY: this holds the lock.
         let found = unsafe { self.table.find_locked(hash, is_found) };
         if found.is_some() || is_compared { Ok(found) } else { Err(Uncompared) }
     }
 
+    /// Returns the weight of an entry that is in the cache.
+    #[inline(always)]
+    pub(super) fn weight_of(&self, node: NodePtr<K, V, L>) -> u64 {
+        // SAFETY: in the table, so alive.
+        self.state.queues.weight(unsafe { node.as_ref() }.index)
+    }
+
     /// Inserts an entry whose key is not in the table.
     #[inline(always)]
-    pub(super) fn insert(&mut self, node: NodePtr<K, V, L>, guard: &Guard) {
-        // SAFETY: the caller has made the node, and no other thread has it yet. It stays alive
-        // until it is retired.
-        unsafe {
-            let Slot { hash, weight, .. } = node.as_ref().slot;
-            self.table.insert(hash, node);
-            self.state.queues.admit(Node::slot_of(node), 0);
-            change(&self.shard.weight, |sum| sum + weight);
-        }
+    pub(super) fn insert(
+        &mut self,
+        node: Box<Node<K, V, L>>,
+        hash: Hash,
+        weight: u64,
+        guard: &Guard,
+    ) -> NodePtr<K, V, L> {
+        let node = self.add(node, hash, weight, 0);
+        // SAFETY: this holds the lock. The node stays alive until it is retired.
+        unsafe { self.table.insert(hash, node) };
+        change(&self.shard.weight, |sum| sum + weight);
         change(&self.shard.len, |len| len + 1);
         self.fit(guard);
+        node
+    }
+
+    /// Adds an entry to the queues.
+    #[inline(always)]
+    fn add(&mut self, node: Box<Node<K, V, L>>, hash: Hash, weight: u64, visits: u8) -> NodePtr<K, V, L> {
+        let mut node = NonNull::from(Box::leak(node));
+        let index = self.state.queues.add(node, hash, weight, visits);
+        // SAFETY: no other thread has it yet.
+        unsafe { node.as_mut() }.index = index;
+        node
     }
 
     /// Replaces an entry by another one with the same key, which takes over its visits.
-    pub(super) fn replace(&mut self, old: NodePtr<K, V, L>, new: NodePtr<K, V, L>) {
-        // SAFETY: the old one is in the table and in a queue; for the new one as in `insert`.
-        unsafe {
-            self.table.replace(new.as_ref().slot.hash, old, new);
-            let visits = self.state.queues.take_out(Node::slot_of(old));
-            let (old, new_slot) = (&old.as_ref().slot, &new.as_ref().slot);
-            if old.is_visited() {
-                new_slot.visit();
-            }
-            self.state.queues.admit(Node::slot_of(new), visits);
-            change(&self.shard.weight, |sum| sum - old.weight + new_slot.weight);
+    pub(super) fn replace(
+        &mut self,
+        old: NodePtr<K, V, L>,
+        node: Box<Node<K, V, L>>,
+        hash: Hash,
+        weight: u64,
+    ) -> Replaced<K, V, L> {
+        // SAFETY: in the table, so alive.
+        let old_node = unsafe { old.as_ref() };
+        if old_node.take_visit() {
+            node.visit();
         }
+        let left = self.state.queues.remove(old_node.index);
+        let node = self.add(node, hash, weight, left.visits);
+        // SAFETY: this holds the lock, and the old one is in the table. The new one stays alive
+        // until it is retired.
+        unsafe { self.table.replace(hash, old, node) };
+        change(&self.shard.weight, |sum| sum - left.weight + weight);
+        (node, left)
     }
 
-    /// Removes an entry, unless it has left the cache. Returns whether it did.
-    pub(super) fn remove(&mut self, node: NodePtr<K, V, L>, guard: &Guard) -> bool {
+    /// Returns the hash of an entry, unless it has left the cache.
+    #[inline(always)]
+    pub(super) fn hash_of(&self, node: NodePtr<K, V, L>) -> Option<Hash> {
         // SAFETY: alive, because the guard of the caller is older than its removal.
-        let Slot { hash, weight, .. } = unsafe { node.as_ref() }.slot;
-        // SAFETY: this holds the lock.
-        if !unsafe { self.table.remove(hash, node) } {
-            return false;
-        }
-        self.state.queues.take_out(Node::slot_of(node));
-        change(&self.shard.len, |len| len - 1);
-        change(&self.shard.weight, |sum| sum - weight);
+        self.state.queues.hash(node, unsafe { node.as_ref() }.index)
+    }
+
+    /// Removes an entry, unless it has left the cache.
+    pub(super) fn remove(&mut self, node: NodePtr<K, V, L>, guard: &Guard) -> Option<LeftOf<K, V, L>> {
+        let hash = self.hash_of(node)?;
+        // SAFETY: this holds the lock. It is in a queue, so it is in the table.
+        let is_removed = unsafe { self.table.remove(hash, node) };
+        debug_assert!(is_removed);
+        // SAFETY: it is alive.
+        let left = self.state.queues.remove(unsafe { node.as_ref() }.index);
+        self.gone(&left);
         self.fit(guard);
-        true
+        Some(left)
+    }
+
+    /// Counts an entry that has left.
+    #[inline(always)]
+    fn gone(&self, left: &LeftOf<K, V, L>) {
+        change(&self.shard.len, |len| len - 1);
+        change(&self.shard.weight, |sum| sum - left.weight);
     }
 
     /// Resizes the table if its entries need another size.
     #[inline(always)]
     fn fit(&self, guard: &Guard) {
-        // SAFETY: this holds the lock. Nodes in the table are alive.
+        // SAFETY: this holds the lock. Nodes in the table are alive, and in a queue.
         unsafe {
             if let Some(wanted) = self.table.wanted_size(self.shard.len() as usize) {
-                self.table.resize(wanted, |node| node.slot.hash, guard);
+                let hash = |node: NodePtr<K, V, L>| self.hash_of(node).expect("it is in a queue");
+                self.table.resize(wanted, hash, guard);
             }
         }
     }
@@ -239,72 +303,48 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         kept: Option<NodePtr<K, V, L>>,
         now: Option<u64>,
         guard: &Guard,
-    ) -> Option<Removed<K, V, L>> {
-        if let Some(node) = self.pop_detached() {
-            return Some((node, RemovalCause::Explicit));
+    ) -> Option<Evicted<K, V, L>> {
+        if let Some(left) = self.pop_detached() {
+            return Some((left, RemovalCause::Explicit));
         }
-        let is_expired = |slot| {
-            // SAFETY: a slot of this shard, whose nodes in queues are alive.
-            let node: &Node<K, V, L> = unsafe { Node::of_slot(slot).as_ref() };
-            now.is_some_and(|now| node.lifespan.deadline() <= now)
+        let look = |node: NodePtr<K, V, L>| {
+            // SAFETY: nodes in queues are alive.
+            let node = unsafe { node.as_ref() };
+            let has_expired = now.is_some_and(|now| node.lifespan.deadline() <= now);
+            Look { is_visited: node.take_visit(), has_expired }
         };
-        let popped = self.state.queues.pop(kept.map(Node::slot_of), is_expired)?;
-        // SAFETY: as above. It is in the table, because it was in a queue.
-        let node: NodePtr<K, V, L> = unsafe { Node::of_slot(popped.slot) };
-        // SAFETY: as above.
-        let Slot { hash, weight, .. } = unsafe { node.as_ref() }.slot;
-        // SAFETY: this holds the lock.
-        let is_removed = unsafe { self.table.remove(hash, node) };
+        // SAFETY: it is in the table.
+        let kept = kept.map(|node| unsafe { node.as_ref() }.index);
+        let popped = self.state.queues.pop(kept, look)?;
+        let left = popped.left;
+        // SAFETY: this holds the lock. It was in a queue, so it is in the table.
+        let is_removed = unsafe { self.table.remove(left.hash, left.node) };
         debug_assert!(is_removed);
-        change(&self.shard.len, |len| len - 1);
-        change(&self.shard.weight, |sum| sum - weight);
-        if popped.expired {
+        self.gone(&left);
+        if popped.has_expired {
             self.state.expired += 1;
         } else {
             self.state.evicted += 1;
             if !eviction::is_protected(popped.queue) {
-                self.state.queues.remember(hash.get());
+                self.state.queues.remember(left.hash);
             }
         }
-        self.prefetch_evictions(popped.queue, guard);
-        Some((node, if popped.expired { RemovalCause::Expired } else { RemovalCause::Size }))
-    }
-
-    /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
-    /// waits for memory: prefetches the third entry of the queue, and for the second its bucket and
-    /// its ghosts.
-    #[inline(always)]
-    fn prefetch_evictions(&mut self, queue: usize, guard: &Guard) {
-        if self.state.queues.len() < MIN_PREFETCHED {
-            return;
-        }
-        let [_, second, third] = self.state.queues.upcoming(queue);
-        if let Some(slot) = third {
-            Node::<K, V, L>::prefetch(slot);
-        }
-        // SAFETY: slots in queues are those of living nodes.
-        if let Some(hash) = second.map(|slot: NonNull<Slot>| unsafe { slot.as_ref() }.hash) {
-            self.state.queues.prefetch_ghost(hash.get());
+        if let Some(hash) = self.state.queues.prefetch(popped.queue) {
             self.table.array(guard).prefetch(hash);
         }
+        Some((left, if popped.has_expired { RemovalCause::Expired } else { RemovalCause::Size }))
     }
 
     /// Prefetches what the insertion of this hash will use.
     #[inline(always)]
     pub(super) fn prefetch_ghost(&mut self, hash: Hash) {
-        self.state.queues.prefetch_ghost(hash.get());
+        self.state.queues.prefetch_ghost(hash);
     }
 
     /// Takes a detached entry.
     #[inline(always)]
-    pub(super) fn pop_detached(&mut self) -> Option<NodePtr<K, V, L>> {
-        let slot = self.state.detached.pop()?;
-        // SAFETY: a slot of this shard.
-        let node: NodePtr<K, V, L> = unsafe { Node::of_slot(slot) };
-        // SAFETY: not retired yet.
-        let weight = unsafe { node.as_ref() }.slot.weight;
-        change(&self.shard.detached, |sum| sum - weight);
-        Some(node)
+    pub(super) fn pop_detached(&mut self) -> Option<LeftOf<K, V, L>> {
+        self.state.detached.pop()
     }
 
     /// Counts an entry that had expired, and was removed.
@@ -312,66 +352,54 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         self.state.expired += 1;
     }
 
-    /// Frees an entry, which has left the table and its queue, after a grace period. Returns true if
-    /// the caller has to defer a call of [`Locked::drain`].
+    /// Frees an entry that has left, after a grace period. Returns true if the caller has to defer
+    /// a call of [`Locked::drain`].
     #[inline(always)]
-    pub(super) fn retire(&mut self, node: NodePtr<K, V, L>, guard: &Guard) -> bool {
-        let slot = Node::slot_of(node);
-        // SAFETY: it is in no queue, and alive until it is taken out of this chain.
-        unsafe {
-            // The number of a grace period. It wraps around; see `is_due`.
-            *slot.as_ref().place().stamp = clock::begun(guard) as u32;
-            self.state.retired.append(slot, slot);
-            change(&self.shard.retired, |sum| sum.saturating_add(slot.as_ref().weight));
-        }
-        !std::mem::replace(&mut self.state.drain_is_deferred, true)
+    pub(super) fn retire(&mut self, left: &LeftOf<K, V, L>, guard: &Guard) -> bool {
+        let &Left { node, weight, .. } = left;
+        self.state.retired.push_back(Retired { node, weight, begun: clock::begun(guard) });
+        change(&self.shard.retired, |sum| sum.saturating_add(weight));
+        !replace(&mut self.state.drain_is_deferred, true)
     }
 
-    /// Moves up to `count` retired entries, for whose readers has been waited, to `due`.
+    /// Passes up to `count` retired entries to `free`, for whose readers has been waited. `free`
+    /// must not drop them yet.
     #[inline(always)]
-    pub(super) fn collect(&mut self, count: usize, due: &mut Chain) {
-        let ended = clock::ended() as u32;
+    pub(super) fn collect(&mut self, count: usize, mut free: impl FnMut(NodePtr<K, V, L>)) {
+        let ended = clock::ended();
         for _ in 0..count {
-            let Some(slot) = self.state.retired.first() else { return };
-            // SAFETY: retired nodes are alive.
-            let entry = unsafe { slot.as_ref() };
-            // SAFETY: under the lock.
-            let age = ended.wrapping_sub(*unsafe { entry.place() }.stamp) as i32;
-            // A number that has wrapped around looks too young, which only delays.
-            if age < clock::GRACE_PERIODS as i32 {
+            let Some(first) = self.state.retired.front() else { return };
+            if ended < first.begun + clock::GRACE_PERIODS {
                 return;
             }
-            change(&self.shard.retired, |sum| sum.saturating_sub(entry.weight));
-            self.state.retired.pop();
-            // SAFETY: no other thread has it any more.
-            unsafe { due.append(slot, slot) };
+            change(&self.shard.retired, |sum| sum.saturating_sub(first.weight));
+            free(first.node);
+            self.state.retired.pop_front();
         }
     }
 
     /// The same for the deferred function. Returns whether it must be deferred again.
-    pub(super) fn drain(&mut self, count: usize, due: &mut Chain) -> bool {
-        self.collect(count, due);
-        self.state.drain_is_deferred = self.state.retired.first().is_some();
+    pub(super) fn drain(&mut self, count: usize, free: impl FnMut(NodePtr<K, V, L>)) -> bool {
+        self.collect(count, free);
+        if self.state.retired.is_empty() {
+            self.state.retired = VecDeque::new();
+        }
+        self.state.drain_is_deferred = !self.state.retired.is_empty();
         self.state.drain_is_deferred
     }
 
-    /// Takes all entries out of the table and the queues, in constant time. Returns whether there
-    /// are detached ones now. If there is no memory for an empty table, takes none out, and returns
-    /// `None`.
-    pub(super) fn detach_all(&mut self, guard: &Guard) -> Option<bool> {
-        if self.shard.len() > 0 {
-            // SAFETY: this holds the lock.
-            if !unsafe { self.table.clear(guard) } {
-                return None;
-            }
-            let all = self.state.queues.take_all();
-            self.state.detached.append_all(all);
-            let weight = self.shard.weight();
-            change(&self.shard.detached, |sum| sum + weight);
-            change(&self.shard.weight, |_| 0);
-            change(&self.shard.len, |_| 0);
+    /// Takes all entries out of the table and the queues, in constant time. Returns false if there
+    /// is no memory for an empty table, and takes none out then.
+    pub(super) fn detach_all(&mut self, guard: &Guard) -> bool {
+        // SAFETY: this holds the lock.
+        if !unsafe { self.table.clear(guard) } {
+            return false;
         }
-        Some(self.shard.detached.load(Relaxed) > 0)
+        change(&self.shard.weight, |_| 0);
+        change(&self.shard.len, |_| 0);
+        let all = self.state.queues.take_all();
+        self.state.detached.append(all);
+        true
     }
 
     /// Returns the loads of keys with this hash.
@@ -397,17 +425,18 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     /// Takes the loads of keys with this hash out. The caller wakes those that wait for them. (Keys
     /// are not compared. A load of another key is in vain then, which is very rare.)
     #[inline(always)]
-    pub(super) fn cancel(&mut self, hash: Hash, cancelled: &mut Vec<Arc<Flight<K, V>>>) {
-        if self.state.flights.is_empty() {
-            return;
+    pub(super) fn cancel(&mut self, hash: Hash) -> Vec<Arc<Flight<K, V>>> {
+        let mut cancelled = Vec::new();
+        if !self.state.flights.is_empty() {
+            while let Some((&place, _)) = self.state.flights.range(of_hash(hash)).next() {
+                cancelled.extend(self.state.flights.remove(&place));
+            }
         }
-        while let Some((&place, _)) = self.state.flights.range(of_hash(hash)).next() {
-            cancelled.extend(self.state.flights.remove(&place));
-        }
+        cancelled
     }
 
-    pub(super) fn cancel_all(&mut self, cancelled: &mut Vec<Arc<Flight<K, V>>>) {
-        cancelled.extend(take(&mut self.state.flights).into_values());
+    pub(super) fn cancel_all(&mut self) -> Vec<Arc<Flight<K, V>>> {
+        take(&mut self.state.flights).into_values().collect()
     }
 
     /// Returns the numbers of entries that were evicted, and that had expired.
@@ -426,23 +455,19 @@ fn of_hash(hash: Hash) -> RangeInclusive<(u64, usize)> {
     (hash.get(), 0)..=(hash.get(), usize::MAX)
 }
 
-/// Frees the entries that are left when the cache is dropped.
-///
-/// # Safety
-///
-/// No thread uses the entries any more.
-pub(super) unsafe fn free_all<K, V, L: Lifespan>(
+/// Passes the entries that are left when the cache is dropped to `free`, and whether they are
+/// detached.
+pub(super) fn free_all<K, V, L: Lifespan>(
     table: &mut Table<Node<K, V, L>>,
-    shard: &mut Shard<K, V>,
-    free: impl Fn(NodePtr<K, V, L>),
+    shard: &mut Shard<K, V, L>,
+    free: impl Fn(NodePtr<K, V, L>, bool),
 ) {
-    table.drain(&free);
+    table.drain(|node| free(node, false));
     let mut state = shard.state.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut chain = take(&mut state.detached);
-    chain.append_all(take(&mut state.retired));
+    let (mut detached, retired) = (take(&mut state.detached), take(&mut state.retired));
     drop(state);
-    while let Some(slot) = chain.pop() {
-        // SAFETY: a slot of this shard.
-        free(unsafe { Node::of_slot(slot) });
+    while let Some(entry) = detached.pop() {
+        free(entry.node, true);
     }
+    retired.into_iter().for_each(|retired| free(retired.node, false));
 }

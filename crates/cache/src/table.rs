@@ -55,8 +55,9 @@ impl<N> Group<N> {
 
 /// The table of a shard. Updates need the lock of the shard.
 ///
-/// The low bits of the pointer are the binary logarithm of the number of buckets. So a lookup
-/// learns where words and groups are by one load.
+/// The pointer leads to the groups. The words lie before them, in descending order. The low bits are
+/// the number of bits by which to shift a hash to get its bucket. So a lookup learns all that it
+/// needs by one load.
 pub(super) struct Table<N>(AtomicPtr<u8>, PhantomData<Owned<N>>);
 
 /// The function makes the table invariant in the type of its nodes, as an atomic pointer is.
@@ -69,8 +70,9 @@ unsafe impl<N: Send + Sync> Sync for Table<N> {}
 
 /// An array of buckets that is alive during `'a`.
 pub(super) struct Array<'a, N> {
-    words: NonNull<AtomicBits>,
-    bits: u32,
+    groups: NonNull<Group<N>>,
+    /// By how much to shift a hash to get its bucket.
+    shift: u32,
     _of: PhantomData<(&'a (), Owned<N>)>,
 }
 
@@ -166,13 +168,15 @@ impl<'a, N: 'a> Part<'a, N> {
 impl<'a, N: 'a> Array<'a, N> {
     fn allocate(bits: u32) -> Option<Self> {
         let layout = Self::layout(bits)?;
-        let words = memory::allocate_zeroed(layout)?.cast();
-        let array = Self { words, bits, _of: PhantomData };
+        let memory = memory::allocate_zeroed(layout)?;
+        // SAFETY: inside the allocation.
+        let groups = unsafe { memory.add(Self::offset(bits)) }.cast();
+        let array = Self { groups, shift: u64::BITS - bits, _of: PhantomData };
         #[cfg(relativist_loom)]
         for bucket in 0..array.len() {
             // SAFETY: in the fresh allocation. Loom's atomics are not valid when zeroed.
             unsafe {
-                words.add(bucket).write(AtomicBits::new(0));
+                array.word(bucket).write(AtomicBits::new(0));
                 array.group(bucket).write(Group::new());
             }
         }
@@ -209,17 +213,17 @@ impl<'a, N: 'a> Array<'a, N> {
             #[cfg(relativist_loom)]
             // SAFETY: valid, and not used again. Loom checks that all accesses happened before.
             unsafe {
-                self.words.add(bucket).drop_in_place();
+                self.word(bucket).drop_in_place();
                 self.group(bucket).drop_in_place();
             }
         }
-        let layout = Self::layout(self.bits).expect("it was allocated with this layout");
-        // SAFETY: guaranteed by the caller.
-        unsafe { memory::free(self.words.cast(), layout) };
+        let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
+        // SAFETY: guaranteed by the caller. The groups are at this offset.
+        unsafe { memory::free(self.groups.cast::<u8>().sub(Self::offset(self.bits())), layout) };
     }
 
     fn into_raw(self) -> NonNull<u8> {
-        self.words.cast().map_addr(|address| address | self.bits as usize)
+        self.groups.cast().map_addr(|address| address | self.shift as usize)
     }
 
     /// # Safety
@@ -227,33 +231,43 @@ impl<'a, N: 'a> Array<'a, N> {
     /// `raw` came from [`Array::into_raw`] of an array of these types, which is alive during `'a`.
     #[inline(always)]
     unsafe fn from_raw(raw: NonNull<u8>) -> Self {
-        const BITS: usize = 63;
-        let bits = (raw.addr().get() & BITS) as u32;
-        // SAFETY: arrays are aligned to 64 bytes, and not at the address 0.
-        let words = unsafe { NonNull::new_unchecked(raw.as_ptr().map_addr(|address| address & !BITS)) };
-        Self { words: words.cast(), bits, _of: PhantomData }
+        const SHIFT: usize = 63;
+        let shift = (raw.addr().get() & SHIFT) as u32;
+        // SAFETY: groups are aligned to 64 bytes, and not at the address 0.
+        let groups = unsafe { NonNull::new_unchecked(raw.as_ptr().map_addr(|address| address & !SHIFT)) };
+        Self { groups: groups.cast(), shift, _of: PhantomData }
+    }
+
+    fn bits(self) -> u32 {
+        u64::BITS - self.shift
     }
 
     fn len(self) -> usize {
-        1 << self.bits
+        1 << self.bits()
+    }
+
+    #[inline(always)]
+    fn word(self, bucket: usize) -> NonNull<AtomicBits> {
+        // SAFETY: the bucket has a word, before the groups in the same allocation.
+        unsafe { self.groups.cast::<AtomicBits>().sub(bucket + 1) }
     }
 
     #[inline(always)]
     fn group(self, bucket: usize) -> NonNull<Group<N>> {
-        // SAFETY: the bucket has a group, which follows the words in the same allocation.
-        unsafe { self.words.byte_add(Self::offset(self.bits)).cast::<Group<N>>().add(bucket) }
+        // SAFETY: the bucket has a group.
+        unsafe { self.groups.add(bucket) }
     }
 
     #[inline(always)]
     fn part(self, bucket: usize) -> Part<'a, N> {
         debug_assert!(bucket < self.len());
         // SAFETY: the array is alive during `'a`, and has this bucket.
-        unsafe { Part { word: self.words.add(bucket).as_ref(), group: self.group(bucket).as_ref() } }
+        unsafe { Part { word: self.word(bucket).as_ref(), group: self.group(bucket).as_ref() } }
     }
 
     #[inline(always)]
     fn bucket(self, hash: Hash) -> usize {
-        (hash.get() >> (u64::BITS - self.bits)) as usize
+        (hash.get() >> self.shift) as usize
     }
 
     #[inline(always)]
@@ -282,20 +296,32 @@ impl<'a, N: 'a> Array<'a, N> {
         first.find_later(hash.tag(), |node| is_match(unsafe { node.as_ref() }))
     }
 
+    /// Returns whether an entry may have this hash.
+    #[inline(always)]
+    pub(super) fn may_have(self, hash: Hash) -> bool {
+        let first = self.first(hash);
+        prefetch_for_write(first.group);
+        let word = first.word();
+        !word.matches(hash.tag()).is_empty() || word.leads_on(hash.tag())
+    }
+
     /// Prefetches the bucket of a hash, for an update.
     #[inline(always)]
     pub(super) fn prefetch(self, hash: Hash) {
         let bucket = self.bucket(hash);
-        // SAFETY: the array has this bucket.
-        prefetch_for_write(unsafe { self.words.add(bucket) }.as_ptr());
+        prefetch_for_write(self.word(bucket).as_ptr());
         prefetch_for_write(self.group(bucket).as_ptr());
+    }
+
+    /// Returns whether a bucket begins at this hash.
+    pub(super) fn begins_at(self, hash: u64) -> bool {
+        hash & !(u64::MAX << self.shift) == 0
     }
 
     /// Returns the entries of the bucket at the hash `from`, and the first hash behind the bucket.
     pub(super) fn bucket_at(self, from: u64) -> (impl Iterator<Item = NonNull<N>>, Option<u64>) {
-        let shift = u64::BITS - self.bits;
-        let bucket = (from >> shift) as usize;
-        let next = (bucket + 1 < self.len()).then(|| (bucket as u64 + 1) << shift);
+        let bucket = (from >> self.shift) as usize;
+        let next = (bucket + 1 < self.len()).then(|| (bucket as u64 + 1) << self.shift);
         (self.part(bucket).chain().flat_map(Part::live), next)
     }
 }
@@ -453,7 +479,7 @@ impl<N> Table<N> {
     #[inline(always)]
     pub(super) unsafe fn wanted_size(&self, len: usize) -> Option<usize> {
         // SAFETY: guaranteed by the caller.
-        let room = Self::room(unsafe { self.locked() }.bits);
+        let room = Self::room(unsafe { self.locked() }.bits());
         (len > room || (len < room / 8 && room > Self::room(MIN_BITS))).then_some(len * 2)
     }
 
@@ -464,11 +490,11 @@ impl<N> Table<N> {
     ///
     /// The caller holds the lock of the shard.
     #[cold]
-    pub(super) unsafe fn resize(&self, entries: usize, hash: impl Fn(&N) -> Hash, guard: &Guard) {
+    pub(super) unsafe fn resize(&self, entries: usize, hash: impl Fn(NonNull<N>) -> Hash, guard: &Guard) {
         let bits = Self::bits_for(entries);
         // SAFETY: guaranteed by the caller.
         let old: Array<'_, N> = unsafe { self.locked() };
-        if old.bits == bits {
+        if old.bits() == bits {
             return;
         }
         let Some(new) = Array::allocate(bits) else { return };
@@ -477,8 +503,7 @@ impl<N> Table<N> {
                 old.part(bucket + 2).live().for_each(|node| prefetch(node.as_ptr()));
             }
             for node in old.part(bucket).chain().flat_map(Part::live) {
-                // SAFETY: it is in the table, and the caller holds the lock.
-                insert_into(new, hash(unsafe { node.as_ref() }), node);
+                insert_into(new, hash(node), node);
             }
         }
         // SAFETY: guaranteed by the caller.
@@ -507,7 +532,7 @@ impl<N> Table<N> {
         // Release: pairs with the Acquire in `array`.
         // litmus: cache-array
         self.0.store(new.into_raw().as_ptr(), Release);
-        let bytes = Array::<N>::layout(old.bits).map_or(0, |layout| layout.size());
+        let bytes = Array::<N>::layout(old.bits()).map_or(0, |layout| layout.size());
         // SAFETY: later lookups do not find the old array. It has no references to types with a
         // lifetime that could end before: its nodes are not dropped.
         unsafe { guard.defer_raw(old.into_raw().cast(), bytes, |raw| Array::<N>::from_raw(raw.cast()).free()) };

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::mem::{ManuallyDrop, take};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -12,13 +12,13 @@ use relativist_core::sync::{Backoff, Relaxed, local};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, clock, defer, is_reading, read};
 
-use super::RemovalCause;
+use super::background::Swept;
+use super::cause::RemovalCause;
 use super::core::Core;
 use super::flight::{Flight, Outcome};
 use super::limit::Reservation;
 use super::node::{Lifespan, Node, NodePtr};
-use super::queues::Chain;
-use super::shard::{Compared, Locked, Removed};
+use super::shard::{Compared, LeftOf, Locked};
 
 /// The number of entries that an update evicts under one lock.
 const MAX_EVICTIONS: usize = 16;
@@ -33,12 +33,24 @@ const FREED_AT_ONCE: usize = 256;
 local! {
     /// The number of entries that this thread has retired since it last drove grace periods.
     static RETIRED: Cell<u32> = Cell::new(0);
-    /// The cache whose listener this thread calls, and the [`Reports`] that wait.
-    static REPORTING: Cell<Option<(NonNull<()>, NonNull<()>)>> = Cell::new(None);
+    /// What waits until a listener returns that this thread calls.
+    static REPORTS: Cell<Option<NonNull<VecDeque<Report>>>> = Cell::new(None);
+    /// What waits until a destructor returns that this thread calls.
+    static FREED: Cell<Option<NonNull<Vec<Freed>>>> = Cell::new(None);
 }
 
-/// Entries that have left a cache, for its listener.
-type Reports<K, V, L> = VecDeque<Removed<K, V, L>>;
+/// An entry that has left the cache, and why.
+type Removed<K, V, L> = (NodePtr<K, V, L>, RemovalCause);
+
+/// The same, of any cache.
+struct Report {
+    cache: Arc<dyn Swept>,
+    node: NonNull<()>,
+    cause: RemovalCause,
+}
+
+/// A node of any cache, and the function that frees it.
+type Freed = (NonNull<()>, unsafe fn(NonNull<()>));
 
 /// An update of a cache.
 ///
@@ -50,15 +62,79 @@ pub(super) struct Update<'c, K, V, S, L: Lifespan> {
     pub(super) core: &'c Core<K, V, S, L>,
     guard: ManuallyDrop<Guard>,
     pub(super) reservation: Reservation<'c>,
-    pub(super) cancelled: Vec<Arc<Flight<K, V>>>,
-    /// For the listener, in the order in which they have left the cache.
-    removed: Vec<Removed<K, V, L>>,
+    later: Option<Box<Later<K, V, L>>>,
     /// To be freed.
-    due: Chain,
+    due: Due<K, V, L>,
     /// A bit for each shard for which a deferred function is missing that frees what is retired.
     drains: u64,
     retired: u32,
     is_crowded: bool,
+}
+
+/// What most updates do not have.
+struct Later<K, V, L> {
+    /// Loads that were cancelled. Those that wait for them must be woken.
+    cancelled: Vec<Arc<Flight<K, V>>>,
+    /// For the listener, in the order in which they have left the cache.
+    removed: Vec<Removed<K, V, L>>,
+}
+
+impl<K, V, L> Default for Later<K, V, L> {
+    fn default() -> Self {
+        Self { cancelled: Vec::new(), removed: Vec::new() }
+    }
+}
+
+/// Entries that no thread uses any more. In most cases they are few.
+struct Due<K, V, L> {
+    few: [Option<NodePtr<K, V, L>>; FREED_PER_RETIRED],
+    more: Vec<NodePtr<K, V, L>>,
+}
+
+impl<K, V, L> Due<K, V, L> {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { few: [None; FREED_PER_RETIRED], more: Vec::new() }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, node: NodePtr<K, V, L>) {
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(node),
+            None => self.more.push(node),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.few[0].is_none()
+    }
+
+    /// Runs the destructors. A panic ends only its call. If a destructor updates a cache in turn, what
+    /// that frees is freed after it has returned, and not on top of its call.
+    #[inline(always)]
+    fn free(&mut self) {
+        if self.is_empty() {
+            return;
+        }
+        // SAFETY: a node of this type.
+        let free: unsafe fn(NonNull<()>) = |node| unsafe { Node::<K, V, L>::free(node.cast()) };
+        let all = self.few.iter_mut().map_while(Option::take).chain(self.more.drain(..));
+        let mut all = all.map(|node| (node.cast(), free));
+        if let Some(outer) = FREED.with(Cell::get) {
+            // SAFETY: of an outer call of this function on this thread, which uses it only between
+            // calls of destructors.
+            return unsafe { (*outer.as_ptr()).extend(all) };
+        }
+        let mut nested: Vec<Freed> = Vec::new();
+        let nested = NonNull::from(&mut nested);
+        FREED.with(|outer| outer.set(Some(nested)));
+        // SAFETY: the reference ends before a destructor is called.
+        while let Some((node, free)) = all.next().or_else(|| unsafe { (*nested.as_ptr()).pop() }) {
+            // SAFETY: guaranteed by who has pushed it.
+            contain(|| unsafe { free(node) });
+        }
+        FREED.with(|outer| outer.set(None));
+    }
 }
 
 /// Whether there is room for an entry.
@@ -78,9 +154,8 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             core,
             guard: ManuallyDrop::new(guard),
             reservation: core.limit.reservation(),
-            cancelled: Vec::new(),
-            removed: Vec::new(),
-            due: Chain::default(),
+            later: None,
+            due: Due::new(),
             drains: 0,
             retired: 0,
             is_crowded: false,
@@ -92,9 +167,17 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         &self.guard
     }
 
+    /// Wakes those that wait for these loads, when no lock is held any more.
+    #[inline(always)]
+    pub(super) fn wake_later(&mut self, cancelled: Vec<Arc<Flight<K, V>>>) {
+        if !cancelled.is_empty() {
+            self.later.get_or_insert_default().cancelled.extend(cancelled);
+        }
+    }
+
     /// Compares a key with the entries of its hash, outside of locks.
     #[inline(always)]
-    pub(super) fn compare<Q: Equivalent<K> + ?Sized>(&self, hash: Hash, key: &Q) -> Compared<Node<K, V, L>> {
+    pub(super) fn compare<Q: Equivalent<K> + ?Sized>(&self, hash: Hash, key: &Q) -> Compared<K, V, L> {
         Compared::new(self.core.table(hash), hash, key, &self.guard)
     }
 
@@ -104,17 +187,18 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         &mut self,
         locked: &mut Locked<'_, K, V, L>,
         index: usize,
-        node: NodePtr<K, V, L>,
+        left: &LeftOf<K, V, L>,
         cause: RemovalCause,
     ) {
-        if locked.retire(node, &self.guard) {
+        if locked.retire(left, &self.guard) {
             self.drains |= 1 << index;
         }
         self.retired += 1;
-        locked.collect(FREED_PER_RETIRED, &mut self.due);
+        let due = &mut self.due;
+        locked.collect(FREED_PER_RETIRED, |node| due.push(node));
         self.is_crowded |= self.core.is_crowded(index);
         if self.core.listener.is_some() {
-            self.removed.push((node, cause));
+            self.later.get_or_insert_default().removed.push((left.node, cause));
         }
     }
 
@@ -132,10 +216,9 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             if self.reservation.try_reach(weight) {
                 return Room::Enough;
             }
-            let Some((node, cause)) = locked.evict(kept, now, &self.guard) else { return Room::NoneHere };
-            // SAFETY: alive as long as the guard.
-            self.reservation.held += unsafe { node.as_ref() }.slot.weight;
-            self.left(locked, index, node, cause);
+            let Some((left, cause)) = locked.evict(kept, now, &self.guard) else { return Room::NoneHere };
+            self.reservation.held += left.weight;
+            self.left(locked, index, &left, cause);
         }
         if self.reservation.try_reach(weight) { Room::Enough } else { Room::TooLittle }
     }
@@ -160,88 +243,83 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         found
     }
 
-    /// Evicts one entry of a shard. Returns its weight.
-    pub(super) fn evict_one(&mut self, index: usize, now: Option<u64>) -> u64 {
+    /// Evicts one entry of a shard, and gives its room back. Returns false if there was none.
+    pub(super) fn evict_one(&mut self, index: usize, now: Option<u64>) -> bool {
         let mut locked = self.core.lock(index);
-        let Some((node, cause)) = locked.evict(None, now, &self.guard) else { return 0 };
-        self.left(&mut locked, index, node, cause);
+        let Some((left, cause)) = locked.evict(None, now, &self.guard) else { return false };
+        self.left(&mut locked, index, &left, cause);
         locked.unlock();
-        self.gone(node)
-    }
-
-    /// Gives the room of an entry back that has left the cache. Returns its weight.
-    fn gone(&self, node: NodePtr<K, V, L>) -> u64 {
-        // SAFETY: alive as long as the guard.
-        let weight = unsafe { node.as_ref() }.slot.weight;
-        self.core.limit.release(weight);
-        weight
+        self.core.limit.release(left.weight);
+        true
     }
 
     /// Removes the entry of a key, also if it has expired, and cancels the loads of the key.
     pub(super) fn remove<Q: Equivalent<K> + ?Sized>(&mut self, hash: Hash, key: &Q) -> Option<NodePtr<K, V, L>> {
         let now = self.core.now();
+        let index = self.core.shard_of(hash);
         loop {
-            let compared = self.compare(hash, key);
-            let index = self.core.shard_of(hash);
+            let mut compared = self.compare(hash, key);
             let mut locked = self.core.lock(index);
-            let Ok(found) = locked.verify(hash, &compared) else {
+            let Ok(found) = locked.verify(hash, &mut compared) else {
                 locked.unlock();
                 continue;
             };
-            locked.cancel(hash, &mut self.cancelled);
-            if let Some(node) = found {
-                locked.remove(node, &self.guard);
-                self.left(&mut locked, index, node, RemovalCause::of(node, now, RemovalCause::Explicit));
+            self.wake_later(locked.cancel(hash));
+            let left = found.and_then(|node| locked.remove(node, &self.guard));
+            if let Some(left) = &left {
+                self.left(&mut locked, index, left, RemovalCause::of(left.node, now, RemovalCause::Explicit));
             }
             locked.unlock();
-            return found.inspect(|&node| _ = self.gone(node));
+            self.core.limit.release(left.map_or(0, |left| left.weight));
+            return found;
         }
     }
 
-    /// Removes exactly this entry, and returns whether it was in the cache. `cancels` says whether
-    /// this also cancels the loads of its key.
-    pub(super) fn remove_exactly(&mut self, node: NodePtr<K, V, L>, cause: RemovalCause, cancels: bool) -> bool {
-        // SAFETY: alive as long as the guard.
-        let hash = unsafe { node.as_ref() }.slot.hash;
-        let index = self.core.shard_of(hash);
+    /// Removes exactly this entry of a shard, and returns whether it was in the cache. `cancels`
+    /// says whether this also cancels the loads of its key.
+    pub(super) fn remove_exactly(
+        &mut self,
+        index: usize,
+        node: NodePtr<K, V, L>,
+        cause: RemovalCause,
+        cancels: bool,
+    ) -> bool {
         let mut locked = self.core.lock(index);
-        let is_removed = locked.remove(node, &self.guard);
-        if is_removed {
+        let left = locked.remove(node, &self.guard);
+        if let Some(left) = &left {
             if cause == RemovalCause::Expired {
                 locked.count_expired();
             }
             if cancels {
-                locked.cancel(hash, &mut self.cancelled);
+                self.wake_later(locked.cancel(left.hash));
             }
-            self.left(&mut locked, index, node, cause);
+            self.left(&mut locked, index, left, cause);
         }
         locked.unlock();
-        if is_removed {
-            self.gone(node);
-        }
-        is_removed
+        self.core.limit.release(left.as_ref().map_or(0, |left| left.weight));
+        left.is_some()
     }
 
     /// Cancels the loads of a key that is absent. Returns false if the key has an entry that was
     /// not compared.
-    pub(super) fn cancel_if_absent(&mut self, hash: Hash, compared: &Compared<Node<K, V, L>>) -> bool {
+    pub(super) fn cancel_if_absent(&mut self, hash: Hash, compared: &mut Compared<K, V, L>) -> bool {
         let mut locked = self.core.lock(self.core.shard_of(hash));
         let is_absent = matches!(locked.verify(hash, compared), Ok(None));
         if is_absent {
-            locked.cancel(hash, &mut self.cancelled);
+            self.wake_later(locked.cancel(hash));
         }
         locked.unlock();
         is_absent
     }
 
-    /// Takes all entries of a shard out, and cancels its loads. Returns whether there are entries
-    /// now that must be freed, or `None` if there is no memory for that.
-    pub(super) fn detach_all(&mut self, index: usize) -> Option<bool> {
+    /// Takes all entries of a shard out, and cancels its loads. Returns false if there is no memory
+    /// for that.
+    pub(super) fn detach_all(&mut self, index: usize) -> bool {
         let mut locked = self.core.lock(index);
-        locked.cancel_all(&mut self.cancelled);
-        let has_detached = locked.detach_all(&self.guard);
+        self.wake_later(locked.cancel_all());
+        let is_detached = locked.detach_all(&self.guard);
         locked.unlock();
-        has_detached
+        is_detached
     }
 
     /// Frees up to `count` of the entries that `detach_all` has taken out. Returns how many.
@@ -249,10 +327,9 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         let mut locked = self.core.lock(index);
         let mut weight = 0;
         let mut freed = 0;
-        while let Some(node) = (freed < count).then(|| locked.pop_detached()).flatten() {
-            // SAFETY: alive as long as the guard.
-            weight += unsafe { node.as_ref() }.slot.weight;
-            self.left(&mut locked, index, node, RemovalCause::Explicit);
+        while let Some(left) = (freed < count).then(|| locked.pop_detached()).flatten() {
+            weight += left.weight;
+            self.left(&mut locked, index, &left, RemovalCause::Explicit);
             freed += 1;
         }
         locked.unlock();
@@ -262,12 +339,17 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
 
     /// Frees those entries of a shard that wait for readers no longer.
     pub(super) fn drain(core: &Core<K, V, S, L>, index: usize) {
-        let mut update = Update::new(core, read());
-        let mut locked = core.lock(index);
-        if locked.drain(FREED_AT_ONCE, &mut update.due) {
-            update.drains |= 1 << index;
+        let mut is_done = false;
+        while !is_done {
+            let mut update = Update::new(core, read());
+            let mut locked = core.lock(index);
+            let must_come_again = locked.drain(FREED_AT_ONCE, |node| update.due.push(node));
+            locked.unlock();
+            is_done = update.due.is_empty() || !must_come_again;
+            if is_done && must_come_again {
+                update.drains |= 1 << index;
+            }
         }
-        locked.unlock();
     }
 
     /// Waits for readers, unless the thread is one, and frees what has been retired.
@@ -281,9 +363,9 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             while !is_done {
                 let mut update = Update::new(core, read());
                 let mut locked = core.lock(index);
-                locked.collect(FREED_AT_ONCE, &mut update.due);
+                locked.collect(FREED_AT_ONCE, |node| update.due.push(node));
                 locked.unlock();
-                is_done = update.due.first().is_none();
+                is_done = update.due.is_empty();
             }
         }
     }
@@ -304,21 +386,21 @@ impl<K, V, S, L: Lifespan> Drop for Update<'_, K, V, S, L> {
     fn drop(&mut self) {
         // The listener may insert.
         self.reservation.release();
-        if !self.cancelled.is_empty() {
-            self.land();
-        }
-        if !self.removed.is_empty() {
-            self.report();
+        if let Some(later) = self.later.take() {
+            let Later { cancelled, removed } = *later;
+            for flight in cancelled {
+                flight.land(Outcome::Nothing);
+                // The destructor of its key is code of the user.
+                contain(|| drop(flight));
+            }
+            self.report(removed);
         }
         if self.drains != 0 {
             self.defer_drains();
         }
         // SAFETY: it is not used any more.
         unsafe { ManuallyDrop::drop(&mut self.guard) };
-        while let Some(slot) = self.due.pop() {
-            // SAFETY: a slot of a node of this cache that no thread uses any more.
-            contain(|| unsafe { Node::<K, V, L>::free(Node::of_slot(slot)) });
-        }
+        self.due.free();
         if self.retired > 0 {
             self.drive();
         }
@@ -326,35 +408,34 @@ impl<K, V, S, L: Lifespan> Drop for Update<'_, K, V, S, L> {
 }
 
 impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
+    /// Passes the removed entries to the listener. If a listener updates a cache in turn, the entries
+    /// that it removes are reported after it has returned, and not on top of its call. So listeners
+    /// that always insert something do not fill the stack.
     #[cold]
-    fn land(&mut self) {
-        for flight in take(&mut self.cancelled) {
-            flight.land(Outcome::Nothing);
-        }
-    }
-
-    /// Passes the removed entries to the listener. If the listener updates the cache in turn, the
-    /// entries that it removes are reported after those that are waiting, and not on top of its own
-    /// call. So a listener that always inserts something does not fill the stack.
-    fn report(&mut self) {
-        let Some(listener) = &self.core.listener else { return };
-        let core = NonNull::from(self.core).cast();
-        if let Some((_, reports)) = REPORTING.with(Cell::get).filter(|(reporting, _)| *reporting == core) {
-            // SAFETY: an outer call of this function for the same cache, so with the same types, on
-            // this thread. It uses the queue only between calls of the listener. Its guard keeps
-            // the entries alive.
-            unsafe { reports.cast::<Reports<K, V, L>>().as_mut() }.extend(take(&mut self.removed));
+    fn report(&self, removed: Vec<Removed<K, V, L>>) {
+        let own = self.core.own.get().and_then(Weak::upgrade);
+        let (Some(own), false) = (own, removed.is_empty() || self.core.listener.is_none()) else { return };
+        let report = |(node, cause): Removed<K, V, L>| Report { cache: Arc::clone(&own), node: node.cast(), cause };
+        if let Some(outer) = REPORTS.with(Cell::get) {
+            // SAFETY: of an outer call of this function on this thread, which uses it only between
+            // calls of listeners. Its guard keeps the entries alive.
+            unsafe { (*outer.as_ptr()).extend(removed.into_iter().map(report)) };
             return;
         }
-        let reports = NonNull::from(Box::leak(Box::new(Reports::<K, V, L>::from(take(&mut self.removed)))));
-        let outer = REPORTING.with(|reporting| reporting.replace(Some((core, reports.cast()))));
-        // SAFETY: the reference ends before the listener is called.
-        while let Some((node, cause)) = unsafe { (*reports.as_ptr()).pop_front() } {
+        let reports = NonNull::from(Box::leak(Box::new(VecDeque::<Report>::new())));
+        REPORTS.with(|outer| outer.set(Some(reports)));
+        for (node, cause) in removed {
             // SAFETY: alive as long as the guard.
-            let node = unsafe { node.as_ref() };
-            contain(|| listener(&node.key, &node.value, cause));
+            self.core.pass_on(unsafe { node.as_ref() }, cause);
         }
-        REPORTING.with(|reporting| reporting.set(outer));
+        // SAFETY: the reference ends before a listener is called.
+        while let Some(Report { cache, node, cause }) = unsafe { (*reports.as_ptr()).pop_front() } {
+            // SAFETY: a node of this cache, which is alive as long as the guard. If this was the
+            // last handle of the cache, its destructor may run code of the user.
+            contain(|| unsafe { cache.report(node, cause) });
+            contain(|| drop(cache));
+        }
+        REPORTS.with(|outer| outer.set(None));
         // SAFETY: from the box above, and nothing uses it any more.
         drop(unsafe { Box::from_raw(reports.as_ptr()) });
     }

@@ -274,3 +274,26 @@ fn threads_that_each_need_all_of_the_room_make_progress() {
     });
     assert_eq!((cache.len(), cache.weight()), (1, 5));
 }
+
+/// Another thread changes the value after `compute` has decided on one that is too heavy, and before
+/// it is applied: in the weigher.
+#[test]
+fn a_value_that_is_too_heavy_loses_no_update() {
+    let own = Arc::new(std::sync::OnceLock::<Cache<u32, u64>>::new());
+    let of_weigher = Arc::clone(&own);
+    let weigher = move |&key: &u32, &value: &u64| {
+        if value == 101 {
+            of_weigher.get().unwrap().insert(key, 7);
+        }
+        value
+    };
+    let cache = Cache::builder().capacity(100).weigher(weigher).build();
+    assert!(own.set(cache.clone()).is_ok());
+    cache.insert(1, 5);
+    let mut seen = Vec::new();
+    let value = cache.compute(1, |n| {
+        seen.push(n.copied());
+        Some(if n == Some(&5) { 101 } else { 8 })
+    });
+    assert_eq!((value, seen, cache.get(&1)), (Some(8), vec![Some(5), Some(7)], Some(8)));
+}

@@ -316,3 +316,13 @@ fn what_the_program_removes_after_its_deadline_has_expired() {
     let expired = RemovalCause::Expired;
     assert_eq!(*causes.lock().unwrap(), [(1, expired), (2, expired), (3, expired)]);
 }
+
+/// Uses the real clock, because the background thread does.
+#[test]
+fn a_deadline_that_a_read_has_set_is_kept() {
+    let cache: Cache<u32, u32> = Cache::builder().expire_after_read(|_, _, _| Some(Duration::from_millis(1))).build();
+    (0..100).for_each(|n| cache.insert(n, n));
+    (0..50).for_each(|n| assert_eq!(cache.get(&n), Some(n)));
+    wait_until("those that were read to be freed", || cache.len() == 50);
+    assert_eq!(cache.peek(&60), Some(60));
+}

@@ -2,14 +2,17 @@
 //! weight exact, and nothing is leaked.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use relativist_cache::Cache;
+use relativist_cache::{Cache, RemovalCause};
 use relativist_testing::{patience, wait_until};
 
 use crate::operations::Colliding;
@@ -427,4 +430,124 @@ fn the_clock_may_insert() {
         done.send(()).unwrap();
     });
     is_done.recv_timeout(patience()).expect("no insertion waits for another one of its thread");
+}
+
+/// The listener of each of two caches inserts into the other one, which evicts.
+#[test]
+fn listeners_of_two_caches_may_alternate() {
+    const ENTRIES: u32 = 100_000;
+    type Slot = Arc<OnceLock<Cache<u32, u32>>>;
+    let (one, other, keys) = (Slot::default(), Slot::default(), Arc::new(AtomicUsize::new(10)));
+    let pass_to = |next: &Slot| {
+        let (next, keys) = (Arc::clone(next), Arc::clone(&keys));
+        move |_: &u32, &left: &u32, cause: RemovalCause| {
+            if cause == RemovalCause::Size && left > 0 {
+                next.get().unwrap().insert(keys.fetch_add(1, SeqCst) as u32, left - 1);
+            }
+        }
+    };
+    assert!(one.set(Cache::builder().capacity(1).on_removal(pass_to(&other)).build()).is_ok());
+    assert!(other.set(Cache::builder().capacity(1).on_removal(pass_to(&one)).build()).is_ok());
+    let (one, other) = (one.get().unwrap(), other.get().unwrap());
+    one.insert(1, ENTRIES);
+    other.insert(2, ENTRIES);
+    one.insert(3, ENTRIES);
+    assert!(one.stats().evictions + other.stats().evictions > u64::from(ENTRIES));
+}
+
+/// The destructor of each value inserts into the cache, which frees others.
+#[test]
+fn destructors_may_insert() {
+    struct Inserts(Arc<OnceLock<Cache<usize, Inserts>>>, usize);
+    impl Drop for Inserts {
+        fn drop(&mut self) {
+            if let Some(cache) = self.0.get().filter(|_| self.1 > 0) {
+                cache.insert(self.1, Inserts(Arc::clone(&self.0), self.1 - 1));
+            }
+        }
+    }
+    let own = Arc::new(OnceLock::new());
+    let cache = Cache::new(1);
+    assert!(own.set(cache.clone()).is_ok());
+    let guard = relativist_cache::read();
+    (0..20_000).for_each(|n| cache.insert(n, Inserts(Arc::clone(&own), 2)));
+    drop(guard);
+    cache.run_pending_tasks();
+    cache.run_pending_tasks();
+    assert_eq!(cache.len(), 1);
+}
+
+thread_local!(static NEXT_CLONE_EXPLODES: Cell<bool> = const { Cell::new(false) });
+
+/// All are equal.
+struct Exploding(#[allow(dead_code, reason = "only dropped")] Explosive);
+
+impl Clone for Exploding {
+    fn clone(&self) -> Self {
+        Self(Explosive(NEXT_CLONE_EXPLODES.take()))
+    }
+}
+
+impl PartialEq for Exploding {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Exploding {}
+
+impl Hash for Exploding {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+type Load = Pin<Box<dyn Future<Output = u32> + Send>>;
+
+/// Drops these futures when it wakes them.
+#[derive(Default)]
+struct DropsAll(Mutex<Vec<Load>>);
+
+impl Wake for DropsAll {
+    fn wake(self: Arc<Self>) {
+        let all = std::mem::take(&mut *self.0.lock().unwrap());
+        drop(all);
+    }
+}
+
+/// An update cancels a load, and wakes a task that drops all that have the load. So the update has
+/// its key last, whose destructor panics.
+#[test]
+fn a_panic_in_the_key_of_a_cancelled_load_leaves_no_section_open() {
+    let cache: &'static Cache<Exploding, u32> = Box::leak(Box::new(Cache::new(10)));
+    let key = || Exploding(Explosive(false));
+    let drops = Arc::<DropsAll>::default();
+    let waker = Waker::from(Arc::clone(&drops));
+    NEXT_CLONE_EXPLODES.set(true);
+    for _ in 0..2 {
+        let mut load: Load = Box::pin(cache.get_or_insert_async(key(), std::future::pending));
+        assert!(load.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drops.0.lock().unwrap().push(load);
+    }
+    cache.invalidate(&key());
+    assert!(drops.0.lock().unwrap().is_empty(), "the task was woken");
+    assert!(!relativist_rcu::is_reading());
+    cache.insert(key(), 2);
+    assert_eq!((cache.get(&key()), cache.len()), (Some(2), 1));
+}
+
+/// The cache is dropped before the background has freed what was invalidated.
+#[test]
+fn invalidated_entries_are_reported_before_the_cache_is_gone() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    for round in 1..=10 {
+        let counted = Arc::clone(&calls);
+        let report = move |_: &u32, (): &(), cause| {
+            assert_eq!(cause, RemovalCause::Explicit);
+            counted.fetch_add(1, SeqCst);
+        };
+        let cache = Cache::builder().capacity(10_000).on_removal(report).build();
+        (0..5000).for_each(|n| cache.insert(n, ()));
+        cache.invalidate_all();
+        drop(cache);
+        wait_until("all to be reported", || calls.load(SeqCst) == round * 5000);
+    }
 }

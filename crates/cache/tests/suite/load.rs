@@ -178,6 +178,39 @@ fn a_slow_leader_is_not_given_up() {
     assert_eq!(calls.load(SeqCst), 1);
 }
 
+/// A poll of the loader takes long, and the loader could go on meanwhile: it is not forgotten.
+#[test]
+fn a_leader_that_is_being_polled_is_not_given_up() {
+    let (cache, calls) = (Cache::new(100), AtomicUsize::new(0));
+    let load = || async {
+        calls.fetch_add(1, SeqCst);
+        let mut polls = 0;
+        poll_fn(|context| {
+            polls += 1;
+            context.waker().wake_by_ref();
+            thread::sleep(Duration::from_millis(150));
+            if polls == 2 { Poll::Ready(5) } else { Poll::Pending }
+        })
+        .await
+    };
+    thread::scope(|scope| {
+        let leads = scope.spawn(|| smol::block_on(cache.get_or_insert_async(1, load)));
+        wait_until("the loader to be called", || calls.load(SeqCst) == 1);
+        assert_eq!(cache.get_or_insert_with(1, || 6), 5);
+        assert_eq!(leads.join().unwrap(), 5);
+    });
+    assert_eq!(calls.load(SeqCst), 1);
+}
+
+/// A value that is too heavy replaces none, but the old one is out of date.
+#[test]
+fn a_refreshed_value_that_is_too_heavy_removes_the_old_one() {
+    let cache: Cache<u32, u64> = Cache::builder().capacity(10).weigher(|_, &weight| weight).build();
+    cache.insert(1, 5);
+    assert_eq!(cache.get_or_refresh_with(1, |_| true, || 11), 11);
+    assert_eq!((cache.get(&1), cache.weight()), (None, 0));
+}
+
 /// Entries that are old are loaded again by one caller, while others get the old value.
 #[test]
 fn old_entries_are_refreshed_by_one_caller() {

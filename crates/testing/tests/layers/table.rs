@@ -127,9 +127,11 @@ pub const CRATES: &[Crate] = &[
         folder: "cache",
         uses: &["relativist-core", "relativist-rcu", "relativist-bucket"],
         layers: &[
-            "background ghosts limit node stats table",
+            "cause ghosts limit node stats table",
+            "background",
             "expiry flight queues",
-            "(builder core iter shard update self)",
+            "shard",
+            "(builder core iter update self)",
             "compute load",
         ],
         forbidden: &[ATOMICS],

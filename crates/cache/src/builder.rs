@@ -21,8 +21,8 @@ const ENTRIES_PER_SHARD: u64 = 256;
 const MAX_SHARDS: usize = 64;
 
 /// The weight that may wait for readers in a small cache: bytes, if there is a weigher, or entries.
-const LEAST_WAITING_BYTES: u64 = 1 << 20;
-const LEAST_WAITING_ENTRIES: u64 = 1024;
+const MIN_WAITING_BYTES: u64 = 1 << 20;
+const MIN_WAITING_ENTRIES: u64 = 1024;
 
 /// Creates a [`Cache`] with options. Returned by [`Cache::builder`].
 ///
@@ -169,9 +169,9 @@ impl<K, V, S> Builder<K, V, S> {
         V: Send + Sync + 'static,
         S: Send + Sync + 'static,
     {
-        let least_waiting = if self.weigher.is_some() { LEAST_WAITING_BYTES } else { LEAST_WAITING_ENTRIES };
+        let min_waiting = if self.weigher.is_some() { MIN_WAITING_BYTES } else { MIN_WAITING_ENTRIES };
         let shards = self.shards();
-        let mut core = Core::new(self.hasher, self.capacity, shards, least_waiting);
+        let mut core = Core::new(self.hasher, self.capacity, shards, min_waiting);
         core.weigher = self.weigher;
         core.listener = self.listener;
         core.expiry = self.expiry.started();

@@ -62,7 +62,7 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     pub(super) limit: Limit,
     shards: Box<[Shard<K, V, L>]>,
     /// The weight that may wait for readers even if the capacity is small.
-    least_waiting: u64,
+    min_waiting: u64,
     /// Whether there may be detached entries.
     has_detached: AtomicBool,
     /// How often an update has waited for readers.
@@ -123,7 +123,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     /// # Panics
     ///
     /// Panics if the tables cannot be allocated.
-    pub(super) fn new(hasher: S, capacity: u64, shards: usize, least_waiting: u64) -> Self {
+    pub(super) fn new(hasher: S, capacity: u64, shards: usize, min_waiting: u64) -> Self {
         let table = |_| Table::new().expect("there is memory for an empty table");
         let core = Self {
             tables: (0..shards).map(table).collect(),
@@ -135,7 +135,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             loads: LoadCounts::default(),
             limit: Limit::new(capacity),
             shards: (0..shards).map(|_| Shard::new()).collect(),
-            least_waiting,
+            min_waiting,
             has_detached: AtomicBool::new(false),
             stalls: AtomicU64::new(0),
             own: OnceLock::new(),
@@ -229,7 +229,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
 
     /// Returns the weight that may wait for readers.
     fn most_waiting(&self) -> u64 {
-        (self.limit.capacity() / 4).max(self.least_waiting)
+        (self.limit.capacity() / 4).max(self.min_waiting)
     }
 
     fn share_most_waiting(&self) {

@@ -8,6 +8,7 @@
 //!
 //! [`ghosts`]: super::ghosts
 
+use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 
 use relativist_bucket::Hash;
@@ -32,7 +33,7 @@ const UNUSED: u8 = u8::MAX;
 
 /// The queues of a shard, and what they know about its entries, whose nodes are of type `N`.
 pub(super) struct Queues<N> {
-    entries: Vec<Entry<N>>,
+    entries: Entries<N>,
     /// The first of the unused places, which are linked.
     unused: u32,
     lists: [List; eviction::QUEUES],
@@ -61,6 +62,53 @@ struct Entry<N> {
 }
 
 const _: () = assert!(size_of::<Entry<u8>>() == 40);
+
+/// All entries of a shard, in chunks, so that more of them move none and waste no memory.
+struct Entries<N>(Vec<Vec<Entry<N>>>);
+
+impl<N> Entries<N> {
+    /// The number of entries in a chunk.
+    const CHUNK: usize = 256;
+
+    #[inline(always)]
+    fn get(&self, index: u32) -> Option<&Entry<N>> {
+        self.0.get(index as usize / Self::CHUNK)?.get(index as usize % Self::CHUNK)
+    }
+
+    #[inline(always)]
+    fn get_mut(&mut self, index: u32) -> Option<&mut Entry<N>> {
+        self.0.get_mut(index as usize / Self::CHUNK)?.get_mut(index as usize % Self::CHUNK)
+    }
+
+    /// Adds an entry, and returns its index.
+    #[cold]
+    fn push(&mut self, entry: Entry<N>) -> u32 {
+        if self.0.last().is_none_or(|chunk| chunk.len() == Self::CHUNK) {
+            self.0.push(Vec::with_capacity(Self::CHUNK));
+        }
+        let full = (self.0.len() - 1) * Self::CHUNK;
+        let chunk = self.0.last_mut().expect("there is one");
+        let index = u32::try_from(full + chunk.len()).expect("fewer entries than 2^32");
+        chunk.push(entry);
+        index
+    }
+}
+
+impl<N> Index<u32> for Entries<N> {
+    type Output = Entry<N>;
+
+    #[inline(always)]
+    fn index(&self, index: u32) -> &Entry<N> {
+        &self.0[index as usize / Self::CHUNK][index as usize % Self::CHUNK]
+    }
+}
+
+impl<N> IndexMut<u32> for Entries<N> {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut Entry<N> {
+        &mut self.0[index as usize / Self::CHUNK][index as usize % Self::CHUNK]
+    }
+}
 
 #[derive(Clone, Copy)]
 struct List {
@@ -102,7 +150,7 @@ unsafe impl<N: Send + Sync> Send for Queues<N> {}
 impl<N> Queues<N> {
     pub(super) fn new() -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Entries(Vec::new()),
             unused: NONE,
             lists: [EMPTY; eviction::QUEUES],
             occupied: 0,
@@ -118,39 +166,28 @@ impl<N> Queues<N> {
     pub(super) fn add(&mut self, node: NonNull<N>, hash: Hash, weight: u64, visits: u8) -> u32 {
         let visits = visits.max(u8::from(self.ghosts.forget(hash.get())));
         let entry = Entry { node, hash, weight, previous: NONE, next: NONE, stamp: 0, queue: UNUSED, visits };
-        let index = match self.entries.get_mut(self.unused as usize) {
+        let index = match self.entries.get_mut(self.unused) {
             Some(place) => {
                 let index = std::mem::replace(&mut self.unused, place.next);
                 *place = entry;
                 index
             }
-            None => self.grow(entry),
+            None => self.entries.push(entry),
         };
         self.push(index);
-        index
-    }
-
-    #[cold]
-    fn grow(&mut self, entry: Entry<N>) -> u32 {
-        let index = u32::try_from(self.entries.len()).expect("fewer entries than 2^32");
-        if self.entries.len() == self.entries.capacity() {
-            // By a quarter, and not to twice the size, which would waste memory.
-            self.entries.reserve_exact(16 + self.entries.len() / 4);
-        }
-        self.entries.push(entry);
         index
     }
 
     /// Returns the weight of an entry.
     #[inline(always)]
     pub(super) fn weight(&self, index: u32) -> u64 {
-        self.entries[index as usize].weight
+        self.entries[index].weight
     }
 
     /// Returns the hash of an entry, if it is here.
     #[inline(always)]
     pub(super) fn hash(&self, node: NonNull<N>, index: u32) -> Option<Hash> {
-        let entry = self.entries.get(index as usize)?;
+        let entry = self.entries.get(index)?;
         (entry.node == node && entry.queue != UNUSED).then_some(entry.hash)
     }
 
@@ -164,7 +201,7 @@ impl<N> Queues<N> {
     /// Makes the place of an entry, which is in no queue, unused.
     #[inline(always)]
     fn discard(&mut self, index: u32) -> Left<N> {
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index];
         entry.queue = UNUSED;
         entry.next = self.unused;
         self.unused = index;
@@ -183,7 +220,7 @@ impl<N> Queues<N> {
                 self.unlink(index);
             }
             self.level = priority;
-            let entry = &mut self.entries[index as usize];
+            let entry = &mut self.entries[index];
             let Look { is_visited, has_expired } = look(entry.node);
             let visits = eviction::verdict(entry.visits, is_visited);
             match visits.filter(|_| !has_expired && moves < MAX_MOVES) {
@@ -217,21 +254,21 @@ impl<N> Queues<N> {
         if self.len < MIN_PREFETCHED {
             return None;
         }
-        let after = |index: u32| self.entries.get(index as usize).map(|entry| entry.next);
+        let after = |index: u32| self.entries.get(index).map(|entry| entry.next);
         let second = after(self.lists[queue].first)?;
-        if let Some(third) = after(second).and_then(|third| self.entries.get(third as usize)) {
+        if let Some(third) = after(second).and_then(|third| self.entries.get(third)) {
             prefetch_for_write(third.node.as_ptr());
             // The mark is at its end.
             prefetch_for_write(third.node.as_ptr().wrapping_add(1).cast::<u8>().wrapping_sub(1));
         }
-        let hash = self.entries.get(second as usize)?.hash;
+        let hash = self.entries.get(second)?.hash;
         self.prefetch_ghost(hash);
         Some(hash)
     }
 
     /// Takes all entries, in constant time. Forgets all ghosts.
     pub(super) fn take_all(&mut self) -> Taken<N> {
-        Taken(vec![std::mem::replace(self, Self { level: self.level, ..Self::new() }).entries])
+        Taken(std::mem::replace(self, Self { level: self.level, ..Self::new() }).entries.0)
     }
 
     /// Returns queue, index and priority of the first entry with the lowest priority, apart from
@@ -246,12 +283,12 @@ impl<N> Queues<N> {
             left &= left - 1;
             let mut index = self.lists[queue].first;
             if Some(index) == kept {
-                index = self.entries[index as usize].next;
+                index = self.entries[index].next;
                 if index == NONE {
                     continue;
                 }
             }
-            let priority = self.entries[index as usize].stamp.wrapping_add(eviction::worth_of_entry(queue));
+            let priority = self.entries[index].stamp.wrapping_add(eviction::worth_of_entry(queue));
             let distance = priority.wrapping_sub(self.level) as i32;
             if distance < lowest || next.is_none() {
                 lowest = distance;
@@ -264,7 +301,7 @@ impl<N> Queues<N> {
     /// Appends an entry, which is in no queue, to the one for its weight and visits.
     #[inline(always)]
     fn push(&mut self, index: u32) {
-        let entry = &mut self.entries[index as usize];
+        let entry = &mut self.entries[index];
         let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), entry.visits);
         let list = &mut self.lists[queue];
         let previous = std::mem::replace(&mut list.last, index);
@@ -272,7 +309,7 @@ impl<N> Queues<N> {
         entry.stamp = self.level;
         entry.previous = previous;
         entry.next = NONE;
-        match self.entries.get_mut(previous as usize) {
+        match self.entries.get_mut(previous) {
             Some(previous) => previous.next = index,
             None => {
                 list.first = index;
@@ -287,7 +324,7 @@ impl<N> Queues<N> {
     #[inline(always)]
     fn unlink_first(&mut self, queue: usize, first: u32) {
         let list = &mut self.lists[queue];
-        list.first = self.entries[first as usize].next;
+        list.first = self.entries[first].next;
         if list.first == NONE {
             list.last = NONE;
             self.occupied &= !(1 << queue);
@@ -297,15 +334,15 @@ impl<N> Queues<N> {
 
     /// Takes an entry out of the queue in which it is.
     fn unlink(&mut self, index: u32) {
-        let Entry { queue, previous, next, .. } = self.entries[index as usize];
+        let Entry { queue, previous, next, .. } = self.entries[index];
         let list = &mut self.lists[usize::from(queue)];
         // What the first entry has as its previous one is gone; see `unlink_first`.
         if list.first == index {
             list.first = next;
         } else {
-            self.entries[previous as usize].next = next;
+            self.entries[previous].next = next;
         }
-        match self.entries.get_mut(next as usize) {
+        match self.entries.get_mut(next) {
             Some(after) => after.previous = previous,
             None => list.last = if list.first == NONE { NONE } else { previous },
         }
@@ -374,7 +411,7 @@ mod tests {
         queues.remove(indices[3]);
         assert_eq!((pop(&mut queues), queues.len), (None, 0));
         add(&mut queues, 5);
-        assert_eq!((pop(&mut queues), queues.len, queues.entries.len()), (Some(5), 0, 4));
+        assert_eq!((pop(&mut queues), queues.len, queues.entries.0[0].len()), (Some(5), 0, 4));
 
         [0, 1, 2].into_iter().for_each(|n| _ = add(&mut queues, n));
         let mut taken = queues.take_all();

@@ -1,6 +1,6 @@
 //! The background thread, one per process. It frees expired entries and those that
-//! [`invalidate_all`](crate::Cache::invalidate_all) has removed, and wakes tasks at a given time. It
-//! runs while there is something to do. A cache without entries that can expire is not in the
+//! [`invalidate_all`](crate::Cache::invalidate_all) has removed, and wakes tasks at a given time.
+//! It runs while there is something to do. A cache without entries that can expire is not in the
 //! schedule, and costs nothing.
 
 use std::collections::BTreeMap;

@@ -82,8 +82,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets about how many entries the cache will have when it is full. By default this is the
     /// capacity if all entries weigh 1, and unknown otherwise.
     ///
-    /// The only use is for few entries, less than some thousands: the cache then has fewer shards, so
-    /// that each has enough entries to choose from when it evicts. The tables grow as needed.
+    /// The only use is for few entries, less than some thousands: the cache then has fewer shards,
+    /// so that each has enough entries to choose from when it evicts. The tables grow as
+    /// needed.
     #[doc(alias = "initial_capacity")]
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);
@@ -99,8 +100,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// [`Cache::invalidate_all`] has taken out. While the function blocks there, no other cache's
     /// entries are freed.
     ///
-    /// The function runs outside of locks, in a read section: other threads wait for it only if they
-    /// wait for readers. So it must not wait for a thread that updates a cache. And
+    /// The function runs outside of locks, in a read section: other threads wait for it only if
+    /// they wait for readers. So it must not wait for a thread that updates a cache. And
     /// another thread may insert the key again before the function is called, or while it runs. The
     /// calls for two values of a key may then run at the same time, or in the opposite order. If
     /// you keep something for each entry, like a file, identify it by the value, and not by the key
@@ -229,8 +230,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// then has no limit of its own. It gets the time that the entry has had left. To change
     /// nothing, return that. [`Builder::time_to_live`] limits it in any case.
     ///
-    /// The function runs for each hit, in its read section, and must not wait. So that not every hit
-    /// writes, a time that differs by less than 1/64 changes nothing.
+    /// The function runs for each hit, in its read section, and must not wait. So that not every
+    /// hit writes, a time that differs by less than 1/64 changes nothing.
     ///
     /// ```
     /// use std::time::Duration;
@@ -255,9 +256,9 @@ impl<K, V, S> Builder<K, V, S> {
         self
     }
 
-    /// Sets the function that returns the time to live of a value that replaces another one. It gets
-    /// the new value, and the time that the old one has left, which is `None` if it never expires.
-    /// Without this function, [`Builder::expire_after`] decides.
+    /// Sets the function that returns the time to live of a value that replaces another one. It
+    /// gets the new value, and the time that the old one has left, which is `None` if it never
+    /// expires. Without this function, [`Builder::expire_after`] decides.
     ///
     /// The function runs outside of locks, perhaps more than once for an insertion.
     pub fn expire_after_update(
@@ -269,8 +270,9 @@ impl<K, V, S> Builder<K, V, S> {
     }
 
     /// Makes [loads](Cache::get_or_insert_with) refresh entries that are older than this: the first
-    /// caller that finds one calls its loader, and others get the old value meanwhile. If the loader
-    /// fails, the old value stays, and is refreshed after the same time again, or until it expires.
+    /// caller that finds one calls its loader, and others get the old value meanwhile. If the
+    /// loader fails, the old value stays, and is refreshed after the same time again, or until
+    /// it expires.
     ///
     /// Use it with a longer [time to live](Builder::time_to_live), so that callers of popular keys
     /// do not wait for loads. [`Cache::get`] does not refresh, because it has no loader.

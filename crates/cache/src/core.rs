@@ -1,4 +1,5 @@
-//! The core of a cache: lookups, and how entries come into the cache and leave it, within the limit.
+//! The core of a cache: lookups, and how entries come into the cache and leave it, within the
+//! limit.
 //!
 //! **Shards.** An entry belongs to a [shard](super::shard), by its hash. Lookups take no lock. An
 //! update of an entry takes the lock of its shard once, in most cases. An insertion into a full

@@ -17,9 +17,9 @@ pub(super) type AfterCreate<K, V> = Box<dyn Fn(&K, &V) -> Option<Duration> + Sen
 pub(super) type AfterUse<K, V> = Box<dyn Fn(&K, &V, Option<Duration>) -> Option<Duration> + Send + Sync>;
 pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
-/// A hit moves the deadline of an entry only if it moves by this part of the time that is left then.
-/// So hits on an entry that is used all the time write only now and then, and an entry may expire
-/// earlier by this part.
+/// A hit moves the deadline of an entry only if it moves by this part of the time that is left
+/// then. So hits on an entry that is used all the time write only now and then, and an entry may
+/// expire earlier by this part.
 pub(super) const STEPS: u64 = 64;
 
 /// Why an entry is looked up.

@@ -21,9 +21,9 @@
 //!
 //! The future of a leader may be kept without being polled, as in `select!`, or be leaked. Those
 //! that wait must not wait for ever. When the loader could go on, it wakes its task. The flight
-//! passes this on, and notes the time. If the leader is not polled within [`PATIENCE`], one of those
-//! that wait cancels the flight, and leads the next one, for which they have twice as much patience:
-//! perhaps the executor is slow.
+//! passes this on, and notes the time. If the leader is not polled within [`PATIENCE`], one of
+//! those that wait cancels the flight, and leads the next one, for which they have twice as much
+//! patience: perhaps the executor is slow.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -246,8 +246,7 @@ impl<K: Send + Sync + 'static, V: Clone + Send + Sync + 'static> Wait<K, V> {
         loop {
             match self.poll(&mut context) {
                 Poll::Ready(landed) => return landed,
-                // Looks from time to time whether the leader is forgotten: the background thread may
-                // be busy.
+                // Looks now and then whether the leader is forgotten: no other thread may do so.
                 Poll::Pending => thread::park_timeout(self.flight.patience),
             }
         }

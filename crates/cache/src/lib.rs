@@ -423,8 +423,8 @@ where
     ///
     /// # Panics
     ///
-    /// Panics in the functions of the [`Builder`], apart from [`Builder::on_removal`], and in `Hash`
-    /// and `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
+    /// Panics in the functions of the [`Builder`], apart from [`Builder::on_removal`], and in
+    /// `Hash` and `Eq` of keys reach the caller; the cache stays usable, and its weight exact.
     pub fn insert(&self, key: K, value: V) {
         // It is documented that the entry is dropped.
         _ = self.try_insert(key, value);
@@ -504,8 +504,8 @@ where
     /// Removes a key if `condition` returns true for its value, in one atomic step. Returns a clone
     /// of the value that was removed.
     ///
-    /// `condition` runs outside of locks, and again if the value was replaced meanwhile. It runs in a
-    /// read section: it must not wait for a thread that updates a cache.
+    /// `condition` runs outside of locks, and again if the value was replaced meanwhile. It runs in
+    /// a read section: it must not wait for a thread that updates a cache.
     ///
     /// # Panics
     ///
@@ -545,8 +545,8 @@ where
     /// Removes the entries for which `keep` returns false, one by one. Entries that are inserted
     /// meanwhile may not be seen, and loads of absent keys go on.
     ///
-    /// `keep` runs outside of locks, in a read section: it must not wait for a thread that updates a
-    /// cache. An entry that is replaced meanwhile stays.
+    /// `keep` runs outside of locks, in a read section: it must not wait for a thread that updates
+    /// a cache. An entry that is replaced meanwhile stays.
     ///
     /// # Panics
     ///
@@ -576,7 +576,8 @@ where
     /// them. Keys that are being loaded are treated as by [`Cache::remove`].
     ///
     /// Takes constant time. The entries are dropped, and passed to the [function for removed
-    /// entries](Builder::on_removal), on a background thread and by insertions that need their room.
+    /// entries](Builder::on_removal), on a background thread and by insertions that need their
+    /// room.
     #[doc(alias = "clear")]
     pub fn invalidate_all(&self) {
         with_core!(self, core => core.invalidate_all());
@@ -613,9 +614,9 @@ where
     /// Iterates over clones of the entries that have not expired, in an arbitrary order. Does not
     /// mark them as visited.
     ///
-    /// An entry that is in the cache throughout is seen exactly once; one that is inserted, replaced
-    /// or removed meanwhile may be seen or not. Holds no guard and no lock between two steps. Clones
-    /// some hundred entries at a time.
+    /// An entry that is in the cache throughout is seen exactly once; one that is inserted,
+    /// replaced or removed meanwhile may be seen or not. Holds no guard and no lock between two
+    /// steps. Clones some hundred entries at a time.
     ///
     /// ```
     /// let cache = relativist_cache::Cache::new(100);

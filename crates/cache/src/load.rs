@@ -21,9 +21,9 @@ use super::with_core;
 /// Functions that load what is missing.
 ///
 /// At most one loader runs for a key at a time, unless the key is inserted or removed meanwhile
-/// (see below); others that miss the key wait for it, and get clones of its value. If it fails, they
-/// get its error. If it panics or is cancelled, the next one of them calls its own loader, so that
-/// no key stays locked. The value is returned even if it is too heavy for the cache.
+/// (see below); others that miss the key wait for it, and get clones of its value. If it fails,
+/// they get its error. If it panics or is cancelled, the next one of them calls its own loader, so
+/// that no key stays locked. The value is returned even if it is too heavy for the cache.
 ///
 /// If the key is [inserted](Cache::insert) or [removed](Cache::remove) while it is loaded, the
 /// loader's value may be out of date. Only the caller of that loader gets the value, and the cache
@@ -40,9 +40,9 @@ use super::with_core;
 ///
 /// # Refreshing
 ///
-/// If entries are [refreshed](super::Builder::refresh_after) and one is old enough, the first caller
-/// that finds it calls its loader, while others get the old value. If the loader fails, its caller
-/// gets the old value, too.
+/// If entries are [refreshed](super::Builder::refresh_after) and one is old enough, the first
+/// caller that finds it calls its loader, while others get the old value. If the loader fails, its
+/// caller gets the old value, too.
 ///
 /// # Futures that are not polled
 ///
@@ -344,8 +344,8 @@ where
         }
     }
 
-    /// Looks a key up once more, when this caller leads. One that refreshes an entry goes on, unless
-    /// the entry is gone: then it was removed, or evicted, and must be loaded anyway.
+    /// Looks a key up once more, when this caller leads. One that refreshes an entry goes on,
+    /// unless the entry is gone: then it was removed, or evicted, and must be loaded anyway.
     fn look_again(&self, hash: bucket::Hash, key: &K, is_stale: impl Fn(&V) -> bool, is_refresh: bool) -> Option<V> {
         if is_refresh {
             return None;

@@ -160,8 +160,8 @@ impl<N> Queues<N> {
         }
     }
 
-    /// Adds an entry, and returns its index. It begins on probation, unless its hash is that of a ghost, or `visits` says
-    /// that it has replaced an entry with that many.
+    /// Adds an entry, and returns its index. It begins on probation, unless its hash is that of a
+    /// ghost, or `visits` says that it has replaced an entry with that many.
     #[inline(always)]
     pub(super) fn add(&mut self, node: NonNull<N>, hash: Hash, weight: u64, visits: u8) -> u32 {
         let visits = visits.max(u8::from(self.ghosts.forget(hash.get())));
@@ -209,7 +209,8 @@ impl<N> Queues<N> {
     }
 
     /// Removes the entry to evict next, apart from `kept`. Moves entries that were visited. Expired
-    /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its mark.
+    /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its
+    /// mark.
     #[inline(always)]
     pub(super) fn pop(&mut self, kept: Option<u32>, look: impl Fn(NonNull<N>) -> Look) -> Option<Popped<N>> {
         for moves in 0.. {

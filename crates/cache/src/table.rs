@@ -55,9 +55,9 @@ impl<N> Group<N> {
 
 /// The table of a shard. Updates need the lock of the shard.
 ///
-/// The pointer leads to the groups. The words lie before them, in descending order. The low bits are
-/// the number of bits by which to shift a hash to get its bucket. So a lookup learns all that it
-/// needs by one load.
+/// The pointer leads to the groups. The words lie before them, in descending order. The low bits
+/// are the number of bits by which to shift a hash to get its bucket. So a lookup learns all that
+/// it needs by one load.
 pub(super) struct Table<N>(AtomicPtr<u8>, PhantomData<Owned<N>>);
 
 /// The function makes the table invariant in the type of its nodes, as an atomic pointer is.

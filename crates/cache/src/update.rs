@@ -109,8 +109,8 @@ impl<K, V, L> Due<K, V, L> {
         self.few[0].is_none()
     }
 
-    /// Runs the destructors. A panic ends only its call. If a destructor updates a cache in turn, what
-    /// that frees is freed after it has returned, and not on top of its call.
+    /// Runs the destructors. A panic ends only its call. If a destructor updates a cache in turn,
+    /// what that frees is freed after it has returned, and not on top of its call.
     #[inline(always)]
     fn free(&mut self) {
         if self.is_empty() {
@@ -408,9 +408,9 @@ impl<K, V, S, L: Lifespan> Drop for Update<'_, K, V, S, L> {
 }
 
 impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
-    /// Passes the removed entries to the listener. If a listener updates a cache in turn, the entries
-    /// that it removes are reported after it has returned, and not on top of its call. So listeners
-    /// that always insert something do not fill the stack.
+    /// Passes the removed entries to the listener. If a listener updates a cache in turn, the
+    /// entries that it removes are reported after it has returned, and not on top of its call.
+    /// So listeners that always insert something do not fill the stack.
     #[cold]
     fn report(&self, removed: Vec<Removed<K, V, L>>) {
         let own = self.core.own.get().and_then(Weak::upgrade);

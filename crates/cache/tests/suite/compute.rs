@@ -275,8 +275,8 @@ fn threads_that_each_need_all_of_the_room_make_progress() {
     assert_eq!((cache.len(), cache.weight()), (1, 5));
 }
 
-/// Another thread changes the value after `compute` has decided on one that is too heavy, and before
-/// it is applied: in the weigher.
+/// Another thread changes the value after `compute` has decided on one that is too heavy, and
+/// before it is applied: in the weigher.
 #[test]
 fn a_value_that_is_too_heavy_loses_no_update() {
     let own = Arc::new(std::sync::OnceLock::<Cache<u32, u64>>::new());

@@ -283,7 +283,8 @@ fn a_comparison_may_update_the_cache() {
     assert_eq!((cache.len(), cache.weight()), (0, 0));
 }
 
-/// Each call of the listener panics, and yet each operation does what it would do without the panic.
+/// Each call of the listener panics, and yet each operation does what it would do without the
+/// panic.
 #[test]
 fn a_panic_in_the_listener_ends_only_its_call() {
     let calls = Arc::new(AtomicUsize::new(0));

@@ -86,8 +86,8 @@ impl Clone for Value {
 
 type Load = fn(&Cache<Key, Value>) -> Value;
 
-/// The leader of a flight finds an entry that is being removed by a thread that has compared its key
-/// before the flight began. A load that begins when the removal has returned does not get the
+/// The leader of a flight finds an entry that is being removed by a thread that has compared its
+/// key before the flight began. A load that begins when the removal has returned does not get the
 /// entry's value.
 #[test]
 fn a_load_that_begins_after_a_removal_gets_no_older_value() {

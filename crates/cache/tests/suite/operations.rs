@@ -302,7 +302,8 @@ fn each_removal_is_reported_with_its_cause() {
     assert!(take().iter().all(|report| report.2 == explicit));
 }
 
-/// What was invalidated makes room for new entries. (A few others may be evicted while it is freed.)
+/// What was invalidated makes room for new entries. (A few others may be evicted while it is
+/// freed.)
 #[test]
 fn invalidated_entries_make_room() {
     let cache: Cache<u32, u32> = Cache::new(1000);

@@ -3,12 +3,14 @@
 //! It runs while there is something to do. A cache without entries that can expire is not in the
 //! schedule, and costs nothing.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use relativist_core::sync::local;
 use relativist_core::unwind::contain;
 use relativist_rcu::is_reading;
 
@@ -96,7 +98,18 @@ impl Schedule {
     }
 }
 
+local! {
+    static IS_CURRENT: Cell<bool> = Cell::new(false);
+}
+
+/// Returns whether this is the background thread. It must not wait for readers: one that stays
+/// would keep the entries of all caches.
+pub(super) fn is_current() -> bool {
+    IS_CURRENT.with(Cell::get)
+}
+
 fn run() {
+    IS_CURRENT.with(|is_current| is_current.set(true));
     while let Some(job) = next() {
         let again = run_job(job);
         let mut schedule = SCHEDULE.lock().unwrap_or_else(PoisonError::into_inner);

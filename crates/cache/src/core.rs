@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use equivalent::Equivalent;
 use relativist_bucket as bucket;
 use relativist_core::hint::cold_path;
-use relativist_core::sync::{AtomicBool, AtomicU64, Relaxed, yield_now};
+use relativist_core::sync::{Acquire, AtomicBool, AtomicU64, Backoff, Relaxed, Release, yield_now};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, read};
 
@@ -40,7 +40,7 @@ use super::node::{Lifespan, NEVER, Node, NodePtr, Times};
 use super::shard::{Compared, Locked, Shard, free_all};
 use super::stats::{LoadCounts, Recorder, Stats};
 use super::table::Table;
-use super::update::{Room, Update};
+use super::update::{Room, Update, is_in_user_code};
 
 pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> u64 + Send + Sync>;
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
@@ -66,6 +66,8 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     min_waiting: u64,
     /// Whether there may be detached entries.
     has_detached: AtomicBool,
+    /// The number of threads that free entries in the background.
+    background: AtomicU64,
     /// How often an update has waited for readers.
     pub(super) stalls: AtomicU64,
     /// The cache itself, set when it is built.
@@ -138,6 +140,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             shards: (0..shards).map(|_| Shard::new()).collect(),
             min_waiting,
             has_detached: AtomicBool::new(false),
+            background: AtomicU64::new(0),
             stalls: AtomicU64::new(0),
             own: OnceLock::new(),
         };
@@ -329,6 +332,35 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         }
         self.free_detached_entries();
         Update::free_all_retired(self);
+        self.wait_for_background();
+    }
+
+    /// Waits until entries are dropped that other threads have taken to free them in the background.
+    fn wait_for_background(&self) {
+        let mut backoff = Backoff::new();
+        // A destructor or a listener would perhaps wait for itself.
+        // Acquire: pairs with the Release in `in_background`: what destructors did is seen. Threads
+        // count before they lock the shard from which they take entries.
+        // litmus: cache-drained
+        while !is_in_user_code() && self.background.load(Acquire) > 0 {
+            backoff.wait();
+        }
+    }
+
+    /// Counts a call while it frees entries in the background.
+    fn in_background<R>(&self, free: impl FnOnce() -> R) -> R {
+        struct Counted<'c>(&'c AtomicU64);
+        impl Drop for Counted<'_> {
+            fn drop(&mut self) {
+                // Release: pairs with the Acquire in `wait_for_background`.
+                // litmus: cache-drained
+                self.0.fetch_sub(1, Release);
+            }
+        }
+        // Relaxed: the lock of the shard orders it before what is taken there.
+        self.background.fetch_add(1, Relaxed);
+        let _counted = Counted(&self.background);
+        free()
     }
 
     /// Changes the capacity. Evicts entries until they fit.
@@ -562,15 +594,15 @@ where
         // Before the sweep begins, because the clock may panic.
         let now = expiry.now();
         expiry.begin_sweep();
-        self.remove_expired_at(now) && expiry.reschedule()
+        self.in_background(|| self.remove_expired_at(now)) && expiry.reschedule()
     }
 
     fn free_detached(&self) {
-        self.free_detached_entries();
+        self.in_background(|| self.free_detached_entries());
     }
 
     fn drain(&self, shard: usize) {
-        Update::drain(self, shard);
+        self.in_background(|| Update::drain(self, shard));
     }
 
     unsafe fn report(&self, node: NonNull<()>, cause: RemovalCause) {

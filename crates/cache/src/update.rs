@@ -12,7 +12,7 @@ use relativist_core::sync::{Backoff, Relaxed, local};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, clock, defer, is_reading, read};
 
-use super::background::Swept;
+use super::background::{self, Swept};
 use super::cause::RemovalCause;
 use super::core::Core;
 use super::flight::{Flight, Outcome};
@@ -37,6 +37,11 @@ local! {
     static REPORTS: Cell<Option<NonNull<VecDeque<Report>>>> = Cell::new(None);
     /// What waits until a destructor returns that this thread calls.
     static FREED: Cell<Option<NonNull<Vec<Freed>>>> = Cell::new(None);
+}
+
+/// Returns whether a destructor or a listener of a cache has called this.
+pub(super) fn is_in_user_code() -> bool {
+    FREED.with(Cell::get).is_some() || REPORTS.with(Cell::get).is_some()
 }
 
 /// An entry that has left the cache, and why.
@@ -467,7 +472,8 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
             RETIRED.with(|retired| retired.set(0));
             clock::drive();
         }
-        if self.is_crowded && !is_reading() {
+        // The background thread goes on: others may not wait for it.
+        if self.is_crowded && !is_reading() && !background::is_current() {
             self.stall();
         }
     }

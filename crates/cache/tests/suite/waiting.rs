@@ -74,7 +74,8 @@ fn what_waits_is_bounded_beside_readers() {
             scope.spawn(move || {
                 for n in 0..300 {
                     cache.insert(1000 * thread + n, alive.value(WEIGHT));
-                    assert!(alive.weight() <= 4 * MIB + MIB + 2 * THREADS * WEIGHT, "{}", alive.weight());
+                    // Each thread may be dropping what has waited.
+                    assert!(alive.weight() <= 4 * MIB + MIB + THREADS * (MIB + 4 * WEIGHT), "{}", alive.weight());
                 }
                 is_done.fetch_add(1, SeqCst);
             });
@@ -88,7 +89,8 @@ fn what_waits_is_bounded_beside_readers() {
     });
     assert!(cache.stats().stalls > 0);
     drop(cache);
-    assert_eq!(alive.weight(), 0);
+    // The background may have the last handle for a moment.
+    wait_until("all values to be dropped", || alive.weight() == 0);
 }
 
 /// A thread that holds a guard would wait for itself. It goes on.
@@ -99,8 +101,23 @@ fn a_thread_with_a_guard_does_not_wait() {
     (0..100).for_each(|key| cache.insert(key, alive.value(MIB)));
     assert_eq!((alive.weight(), cache.stats().stalls), (100 * MIB, 0));
     drop(guard);
-    cache.insert(100, alive.value(MIB));
-    assert_eq!((alive.weight(), cache.stats().stalls), (MIB, 1));
+    cache.run_pending_tasks();
+    assert_eq!(alive.weight(), MIB);
+}
+
+/// A reader stays while more expires than may wait. The background thread goes on, also for other
+/// caches.
+#[test]
+fn the_background_thread_waits_for_no_reader() {
+    let alive = Alive::default();
+    let lasting = || Cache::builder().weigher(|_, value: &Value| value.0).time_to_live(Duration::from_millis(1));
+    let caches = [(); 2].map(|()| lasting().capacity(8 * MIB).build());
+    let _guard = relativist_cache::read();
+    for cache in &caches {
+        (0..8).for_each(|key| cache.insert(key, alive.value(MIB)));
+        wait_until("all to be freed", || cache.is_empty());
+    }
+    assert!(alive.weight() > 8 * MIB, "they wait for this reader");
 }
 
 /// What was removed is freed without any other call.

@@ -335,7 +335,8 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         self.wait_for_background();
     }
 
-    /// Waits until entries are dropped that other threads have taken to free them in the background.
+    /// Waits until entries are dropped that other threads have taken to free them in the
+    /// background.
     fn wait_for_background(&self) {
         let mut backoff = Backoff::new();
         // A destructor or a listener would perhaps wait for itself.

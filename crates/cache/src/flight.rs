@@ -46,21 +46,12 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 /// An error that those share that wait for a load.
 pub(super) type SharedError = Arc<dyn Any + Send + Sync>;
 
+#[derive(Clone)]
 pub(super) enum Outcome<V> {
     Value(V),
     Failed(SharedError),
     /// The key must be looked up again.
     Nothing,
-}
-
-impl<V: Clone> Clone for Outcome<V> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Value(value) => Self::Value(value.clone()),
-            Self::Failed(error) => Self::Failed(Arc::clone(error)),
-            Self::Nothing => Self::Nothing,
-        }
-    }
 }
 
 pub(super) struct Flight<K, V> {

@@ -202,6 +202,24 @@ enum Found<V> {
     Nothing,
 }
 
+/// Who loads.
+struct Caller {
+    /// The calling thread, if it will block until a load has ended.
+    thread: Option<ThreadId>,
+    /// With a leader that is not polled.
+    patience: Duration,
+}
+
+/// What a caller does about a key.
+enum Step<'c, K, V, S, L: Lifespan> {
+    Return(V),
+    /// It calls its loader. The value is that which it refreshes.
+    Load(Lead<'c, K, V, S, L>, Option<V>),
+    /// It calls its loader, and the cache does not keep the value.
+    LoadAlone,
+    Wait(Wait<K, V>),
+}
+
 /// What a caller does about a key that it has missed.
 enum Boarding<'c, K, V, S, L: Lifespan> {
     Lead(Lead<'c, K, V, S, L>),
@@ -221,48 +239,27 @@ where
         is_stale: impl Fn(&V) -> bool,
         load: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, Arc<E>> {
-        let (hash, thread) = (self.hash(&key), Some(thread::current().id()));
+        let hash = self.hash(&key);
         let mut found = self.look(hash, &key, &is_stale, true);
-        let mut patience = PATIENCE;
-        loop {
-            let old = match found {
-                Found::Fresh(value) => {
-                    // Dropped first: if a destructor panicked later, the value would be leaked.
-                    drop((key, load));
-                    return Ok(value);
-                }
-                Found::Old(value) => Some(value),
-                Found::Nothing => None,
-            };
-            let boarding = self.board(hash, &key, thread, patience);
-            match (boarding, old) {
-                (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
-                (Boarding::Join(wait), None) if is_reading() => {
-                    drop(wait);
-                    return Load::new(self).finish_alone(key, load());
-                }
-                (Boarding::Join(mut wait), None) => {
-                    self.loads.record_wait();
+        let mut caller = Caller { thread: Some(thread::current().id()), patience: PATIENCE };
+        let result = loop {
+            match self.step(found, hash, &key, &is_stale, &caller) {
+                Step::Return(value) => break Ok(value),
+                Step::Load(lead, old) => return Load::new(self).finish(lead, key, load(), old),
+                Step::LoadAlone => return Load::new(self).finish_alone(key, load()),
+                Step::Wait(mut wait) => {
                     let landed = wait.block();
-                    patience = landed.patience_after(wait.flight.patience);
-                    match self.landed(landed, &wait) {
-                        Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
-                        Some(Err(error)) => {
-                            drop((key, load));
-                            return Err(error);
-                        }
-                        _ => found = self.look(hash, &key, &is_stale, false),
+                    caller.patience = landed.patience_after(wait.flight.patience);
+                    match self.landed(landed, &wait, &key, &is_stale) {
+                        Ok(next) => found = next,
+                        Err(error) => break Err(error),
                     }
                 }
-                (Boarding::Lead(lead), old) => match self.look_again(hash, &key, &is_stale, old.is_some()) {
-                    Some(value) => {
-                        drop(lead);
-                        found = Found::Fresh(value);
-                    }
-                    None => return Load::new(self).finish(lead, key, load(), old),
-                },
             }
-        }
+        };
+        // Dropped first: if a destructor panicked later, the result would be leaked.
+        drop((key, load));
+        result
     }
 
     async fn load_async<F, E>(
@@ -277,53 +274,64 @@ where
     {
         let hash = self.hash(&key);
         let mut found = self.look(hash, &key, &is_stale, true);
-        let mut patience = PATIENCE;
-        loop {
-            let old = match found {
-                Found::Fresh(value) => {
-                    // Dropped first: if a destructor panicked later, the value would be leaked.
-                    drop((key, load));
-                    return Ok(value);
+        let mut caller = Caller { thread: None, patience: PATIENCE };
+        let result = loop {
+            match self.step(found, hash, &key, &is_stale, &caller) {
+                Step::Return(value) => break Ok(value),
+                Step::Load(lead, old) => {
+                    let timed = Load::new(self);
+                    let loaded = {
+                        let mut loader = pin!(load());
+                        poll_fn(|context| lead.flight.poll(loader.as_mut(), context)).await
+                    };
+                    return timed.finish(lead, key, loaded, old);
                 }
-                Found::Old(value) => Some(value),
-                Found::Nothing => None,
-            };
-            let boarding = self.board(hash, &key, None, patience);
-            match (boarding, old) {
-                (Boarding::Join(_), Some(old)) => found = Found::Fresh(old),
-                (Boarding::Join(wait), None) if is_reading() => {
-                    drop(wait);
-                    let alone = Load::new(self);
-                    return alone.finish_alone(key, load().await);
+                Step::LoadAlone => {
+                    let timed = Load::new(self);
+                    return timed.finish_alone(key, load().await);
                 }
-                (Boarding::Join(mut wait), None) => {
-                    self.loads.record_wait();
+                Step::Wait(mut wait) => {
                     let landed = poll_fn(|context| wait.poll(context)).await;
-                    patience = landed.patience_after(wait.flight.patience);
-                    match self.landed(landed, &wait) {
-                        Some(Ok(value)) if !is_stale(&value) => found = Found::Fresh(value),
-                        Some(Err(error)) => {
-                            drop((key, load));
-                            return Err(error);
-                        }
-                        _ => found = self.look(hash, &key, &is_stale, false),
+                    caller.patience = landed.patience_after(wait.flight.patience);
+                    match self.landed(landed, &wait, &key, &is_stale) {
+                        Ok(next) => found = next,
+                        Err(error) => break Err(error),
                     }
                 }
-                (Boarding::Lead(lead), old) => match self.look_again(hash, &key, &is_stale, old.is_some()) {
-                    Some(value) => {
-                        drop(lead);
-                        found = Found::Fresh(value);
-                    }
-                    None => {
-                        let timed = Load::new(self);
-                        let loaded = {
-                            let mut loader = pin!(load());
-                            poll_fn(|context| lead.flight.poll(loader.as_mut(), context)).await
-                        };
-                        return timed.finish(lead, key, loaded, old);
-                    }
-                },
             }
+        };
+        // As above.
+        drop((key, load));
+        result
+    }
+
+    /// Returns what a caller does who has found this.
+    fn step(
+        &self,
+        found: Found<V>,
+        hash: bucket::Hash,
+        key: &K,
+        is_stale: impl Fn(&V) -> bool,
+        caller: &Caller,
+    ) -> Step<'_, K, V, S, L> {
+        let old = match found {
+            Found::Fresh(value) => return Step::Return(value),
+            Found::Old(value) => Some(value),
+            Found::Nothing => None,
+        };
+        match (self.board(hash, key, caller), old) {
+            (Boarding::Join(_), Some(old)) => Step::Return(old),
+            (Boarding::Join(_), None) if is_reading() => Step::LoadAlone,
+            (Boarding::Join(wait), None) => {
+                self.loads.record_wait();
+                Step::Wait(wait)
+            }
+            (Boarding::Lead(lead), Some(old)) => Step::Load(lead, Some(old)),
+            // Another load may have landed since.
+            (Boarding::Lead(lead), None) => match self.look(hash, key, is_stale, false) {
+                Found::Fresh(value) | Found::Old(value) => Step::Return(value),
+                Found::Nothing => Step::Load(lead, None),
+            },
         }
     }
 
@@ -336,39 +344,23 @@ where
             recorder.record(node.is_some(), &guard);
         }
         let Some(node) = node else { return Found::Nothing };
-        node.visit();
         let value = node.value.clone();
+        if counts {
+            node.visit();
+        }
         match &self.expiry {
-            Some(expiry) if expiry.claim_refresh(node) => Found::Old(value),
+            Some(expiry) if counts && expiry.claim_refresh(node) => Found::Old(value),
             _ => Found::Fresh(value),
         }
     }
 
-    /// Looks a key up once more, when this caller leads. One that refreshes an entry goes on,
-    /// unless the entry is gone: then it was removed, or evicted, and must be loaded anyway.
-    fn look_again(&self, hash: bucket::Hash, key: &K, is_stale: impl Fn(&V) -> bool, is_refresh: bool) -> Option<V> {
-        if is_refresh {
-            return None;
-        }
-        let guard = read();
-        let node = self.find(hash, key, Purpose::Peek, &guard).filter(|node| !is_stale(&node.value))?;
-        Some(node.value.clone())
-    }
-
-    /// Joins the load of a key, or leads a new one. `thread` is the calling thread if it will block
-    /// until the load has ended.
+    /// Joins the load of a key, or leads a new one.
     ///
     /// # Panics
     ///
     /// Panics if the thread would wait for itself.
-    fn board(
-        &self,
-        hash: bucket::Hash,
-        key: &K,
-        thread: Option<ThreadId>,
-        patience: Duration,
-    ) -> Boarding<'_, K, V, S, L> {
-        let new = Flight::new(hash, key.clone(), thread, patience);
+    fn board(&self, hash: bucket::Hash, key: &K, caller: &Caller) -> Boarding<'_, K, V, S, L> {
+        let new = Flight::new(hash, key.clone(), caller.thread, caller.patience);
         let index = self.shard_of(hash);
         // Loads of other keys with this hash.
         let mut different: Vec<Arc<Flight<K, V>>> = Vec::new();
@@ -393,7 +385,7 @@ where
                     continue;
                 }
                 assert!(
-                    !flight.is_led_by(thread),
+                    !flight.is_led_by(caller.thread),
                     "the loader of a key asks for the same key: this thread would wait for itself"
                 );
                 return Boarding::Join(Wait::new(flight));
@@ -401,21 +393,31 @@ where
         }
     }
 
-    /// Returns what a load has passed on to those that have waited. If its leader is forgotten,
-    /// cancels it.
-    fn landed<E: Send + Sync + 'static>(&self, landed: Landed<V>, wait: &Wait<K, V>) -> Option<Result<V, Arc<E>>> {
+    /// Returns what one has found who has waited for a load, or its error. If the leader is
+    /// forgotten, cancels the load.
+    fn landed<E: Send + Sync + 'static>(
+        &self,
+        landed: Landed<V>,
+        wait: &Wait<K, V>,
+        key: &K,
+        is_stale: impl Fn(&V) -> bool,
+    ) -> Result<Found<V>, Arc<E>> {
         match landed {
-            Landed::With(Outcome::Value(value)) => Some(Ok(value)),
-            Landed::With(Outcome::Failed(error)) => error.downcast().ok().map(Err),
-            Landed::With(Outcome::Nothing) => None,
+            Landed::With(Outcome::Value(value)) if !is_stale(&value) => return Ok(Found::Fresh(value)),
+            Landed::With(Outcome::Failed(error)) => {
+                if let Ok(error) = error.downcast() {
+                    return Err(error);
+                }
+            }
+            Landed::With(_) => {}
             Landed::IsForgotten => {
                 let mut locked = self.lock(self.shard_of(wait.flight.hash));
                 locked.remove_flight(&wait.flight);
                 locked.unlock();
                 wait.flight.land(Outcome::Nothing);
-                None
             }
         }
+        Ok(self.look(wait.flight.hash, key, is_stale, false))
     }
 }
 

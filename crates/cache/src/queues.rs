@@ -128,7 +128,6 @@ pub(super) struct Look {
 }
 
 /// An entry that has left the queues.
-#[derive(Debug)]
 pub(super) struct Left<N> {
     pub(super) node: NonNull<N>,
     pub(super) hash: Hash,

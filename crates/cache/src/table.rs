@@ -159,7 +159,6 @@ impl<'a, N: 'a> Part<'a, N> {
 
     /// Finds the slot of a node in these slots.
     fn position(self, slots: Slots, node: NonNull<N>) -> Option<usize> {
-        // The slots may include one with another tag, which may be free: its pointer may be null.
         // Relaxed: the caller holds the lock under which slots are written.
         slots.into_iter().find(|&slot| self.group.slots[slot].load(Relaxed) == node.as_ptr())
     }

@@ -142,6 +142,26 @@ fn a_key_that_stays_is_found() {
     );
 }
 
+/// A key is removed and inserted again, most likely in the same slot. Once a lookup has found the
+/// new entry, the next one does, too.
+#[test]
+fn a_key_that_has_come_back_stays() {
+    explore(
+        1,
+        10,
+        |cache| {
+            cache.invalidate(&1);
+            cache.insert(1, Value::new(11));
+        },
+        |cache| {
+            let (first, second) = (number(cache, 1), number(cache, 1));
+            let order = [Some(1), None, Some(11)].map(Some);
+            let place = |found| order.iter().position(|&other| other == Some(found));
+            assert!(place(first) <= place(second), "{first:?} and then {second:?}");
+        },
+    );
+}
+
 #[test]
 fn a_key_that_is_replaced_is_found() {
     explore(

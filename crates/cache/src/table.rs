@@ -5,13 +5,12 @@
 //! lie in one array, so a lookup computes both addresses from the hash. A bucket with more entries
 //! continues in *later segments*.
 //!
-//! **Lookups** take no lock. They load the word, and then the slots that have the tag. An entry is
-//! in the table while the word shows its tag. Its slot is written before the tag is shown. When the
-//! tag is hidden, the slot keeps its pointer until another entry takes the slot. So a lookup with
-//! an older word finds the entry that has left, or the new one of the slot. In both cases the key
-//! decides. If the new one has the wanted key, it is in the table now. If not, and no other slot
-//! had the tag, the wanted key was absent when the word was loaded, or has left since. A
-//! replacement writes its slot in one step, and entries never change their slots.
+//! **Lookups** take no lock. They load the word, and then the slots that have the tag. As in the
+//! boxed slots of the maps' table, *the pointer is the truth*: an entry is in the table exactly
+//! while a slot leads to it. The tag is set before the pointer, and cleared after it. So tags are
+//! hints that are never missing. A lookup with an older word finds no pointer in the slot, or the
+//! entry that is there now: if its key is the wanted one, it is in the table, and later lookups find
+//! its tag, too. A replacement writes its slot in one step, and entries never change their slots.
 //!
 //! **Resizing** fills another array under the lock, and publishes it. The old one does not change
 //! any more. A lookup that still uses it began before the new one was published, so what it finds
@@ -101,32 +100,31 @@ impl<N> Copy for Part<'_, N> {}
 impl<'a, N: 'a> Part<'a, N> {
     #[inline(always)]
     fn word(self) -> Word {
-        // Acquire: pairs with the Release in `set_word`: the slots are seen that the word shows.
-        // litmus: cache-slot, cache-filter
+        // Acquire: pairs with the Release in `set_word`: the later segments are seen to which the
+        // filter leads.
+        // litmus: cache-filter
         Word::from_bits(self.word.load(Acquire))
     }
 
     fn set_word(self, word: Word) {
         // Release: pairs with the Acquire in `word`.
-        // litmus: cache-slot, cache-filter
+        // litmus: cache-filter
         self.word.store(word.bits(), Release);
     }
 
+    /// Returns the entry of a slot.
     #[inline(always)]
-    fn node(self, slot: usize) -> NonNull<N> {
-        // Acquire: pairs with the Release in `set_node`: the node is seen as it was made. It was
-        // stored before the word showed its tag.
-        // litmus: cache-slot-reused
-        let node = self.group.slots[slot].load(Acquire);
-        debug_assert!(!node.is_null());
-        // SAFETY: a slot that a word has shown has had a pointer ever since.
-        unsafe { NonNull::new_unchecked(node) }
+    fn node(self, slot: usize) -> Option<NonNull<N>> {
+        // Acquire: pairs with the Release in `set_node`: the node is seen as it was made. Whoever
+        // finds it finds its tag later, and whoever finds none finds what was inserted before.
+        // litmus: bucket-boxed-entry, bucket-boxed-tag, bucket-boxed-removed
+        NonNull::new(self.group.slots[slot].load(Acquire))
     }
 
-    fn set_node(self, slot: usize, node: NonNull<N>) {
+    fn set_node(self, slot: usize, node: *mut N) {
         // Release: pairs with the Acquire in `node`.
-        // litmus: cache-slot-reused
-        self.group.slots[slot].store(node.as_ptr(), Release);
+        // litmus: bucket-boxed-entry, bucket-boxed-tag, bucket-boxed-removed
+        self.group.slots[slot].store(node, Release);
     }
 
     fn later(self) -> Option<Part<'a, N>> {
@@ -154,7 +152,7 @@ impl<'a, N: 'a> Part<'a, N> {
     }
 
     fn live(self) -> impl Iterator<Item = NonNull<N>> {
-        self.word().live().map(move |slot| self.node(slot))
+        self.word().live().filter_map(move |slot| self.node(slot))
     }
 
     /// Finds the slot of a node in these slots.
@@ -282,8 +280,8 @@ impl<'a, N: 'a> Array<'a, N> {
         prefetch(first.group);
         let word = first.word();
         for slot in word.matches(hash.tag()) {
-            let node = first.node(slot);
-            // SAFETY: see the module: it was in the table, or is, in the read section of the array.
+            let Some(node) = first.node(slot) else { continue };
+            // SAFETY: it is in the table, or was when the read section of the array had begun.
             if is_match(unsafe { node.as_ref() }) {
                 return Some(node);
             }
@@ -332,7 +330,7 @@ impl<N> Part<'_, N> {
     fn find_later(self, tag: Tag, mut is_match: impl FnMut(NonNull<N>) -> bool) -> Option<NonNull<N>> {
         for part in self.chain().skip(1) {
             for slot in part.word().matches(tag) {
-                let node = part.node(slot);
+                let Some(node) = part.node(slot) else { continue };
                 if is_match(node) {
                     return Some(node);
                 }
@@ -399,7 +397,7 @@ impl<N> Table<N> {
         let first = unsafe { self.locked() }.first(hash);
         let word = first.word();
         for slot in word.matches(hash.tag()) {
-            let node = first.node(slot);
+            let Some(node) = first.node(slot) else { continue };
             if is_match(node) {
                 return Some(node);
             }
@@ -430,7 +428,7 @@ impl<N> Table<N> {
     pub(super) unsafe fn replace(&self, hash: Hash, old: NonNull<N>, new: NonNull<N>) {
         // SAFETY: guaranteed by the caller.
         let (part, slot) = unsafe { self.locate(hash, old) }.expect("it is in the table");
-        part.set_node(slot, new);
+        part.set_node(slot, new.as_ptr());
     }
 
     /// Removes an entry. Returns false if it is not in the table.
@@ -442,6 +440,7 @@ impl<N> Table<N> {
     pub(super) unsafe fn remove(&self, hash: Hash, node: NonNull<N>) -> bool {
         // SAFETY: guaranteed by the caller.
         let Some((part, slot)) = (unsafe { self.locate(hash, node) }) else { return false };
+        part.set_node(slot, null_mut());
         part.set_word(part.word().without_tag(slot));
         // SAFETY: guaranteed by the caller.
         let first = unsafe { self.locked() }.first(hash);
@@ -564,8 +563,8 @@ fn insert_into<N>(array: Array<'_, N>, hash: Hash, node: NonNull<N>) {
     let word = first.word();
     match word.free().next() {
         Some(slot) => {
-            first.set_node(slot, node);
             first.set_word(word.with_tag(slot, hash.tag()));
+            first.set_node(slot, node.as_ptr());
         }
         None => insert_later(first, hash.tag(), node),
     }
@@ -582,8 +581,8 @@ fn insert_later<N>(first: Part<'_, N>, tag: Tag, node: NonNull<N>) {
     // The filter leads to the segment before it shows the entry.
     first.set_word(first.word().with_filter_of(tag));
     let slot = part.word().free().next().expect("the segment has room");
-    part.set_node(slot, node);
     part.set_word(part.word().with_tag(slot, tag));
+    part.set_node(slot, node.as_ptr());
 }
 
 #[cold]

@@ -9,8 +9,9 @@
 //! boxed slots of the maps' table, *the pointer is the truth*: an entry is in the table exactly
 //! while a slot leads to it. The tag is set before the pointer, and cleared after it. So tags are
 //! hints that are never missing. A lookup with an older word finds no pointer in the slot, or the
-//! entry that is there now: if its key is the wanted one, it is in the table, and later lookups find
-//! its tag, too. A replacement writes its slot in one step, and entries never change their slots.
+//! entry that is there now: if its key is the wanted one, it is in the table, and later lookups
+//! find its tag, too. A replacement writes its slot in one step, and entries never change their
+//! slots.
 //!
 //! **Resizing** fills another array under the lock, and publishes it. The old one does not change
 //! any more. A lookup that still uses it began before the new one was published, so what it finds

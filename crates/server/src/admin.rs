@@ -6,7 +6,7 @@
 //! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
 //! Ten times a second the accepting thread also records the size of the table, because resizes are
 //! over in milliseconds. Statistics that need a look at every bucket, or every item, are gathered
-//! piece by piece ([`survey::Survey`]), so no request waits for more than one piece.
+//! piece by piece (see [`Tenant::surveys`](crate::execute::Tenant::surveys)), so no request waits for more than one piece.
 //!
 //! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
 //! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
@@ -17,7 +17,6 @@ mod http;
 mod metrics;
 mod panel;
 mod report;
-mod survey;
 mod tenants;
 
 use crate::execute::SharedState;

@@ -8,8 +8,8 @@
 //!
 //! One command can ask for more output than a connection should hold (`get` with thousands of keys
 //! of large values, a dump of all keys), or for more time than other connections should wait. Such
-//! a command pauses at a limit and returns its position. The caller sends the output and resumes
-//! it.
+//! a command pauses when the output is full or the turn has ended ([`Executor::has_turn_ended`]),
+//! and returns its position. The caller sends the output and resumes it.
 
 mod admin;
 mod binary;
@@ -29,13 +29,14 @@ mod sasl;
 mod session;
 mod shared;
 mod statistics;
+mod survey;
 mod tenant;
 mod text;
 pub mod trace;
 mod tuning;
 mod watch;
 
-pub use executor::Executor;
+pub use executor::{Executor, TURN};
 pub use login::Verdict;
 pub use outcome::{Dump, Fetch, Outcome};
 pub use prefixes::Prefixes;

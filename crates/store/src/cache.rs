@@ -61,6 +61,7 @@ use crate::memory::request::OutOfMemory;
 use crate::policy::EvictFor;
 use crate::sizing::{Observed, Report, Sizing};
 use crate::usage::{MemoryUse, Sequence, Usage};
+use crate::work::{self, Work};
 #[cfg(feature = "global-lock")]
 use global_lock::GlobalLock;
 use hash::{KeyHasher, random};
@@ -308,6 +309,7 @@ impl Cache {
     /// Adds statistics of some buckets of the table to `stats`, and returns the cursor to continue
     /// from; none after the last buckets. Begin with cursor 0.
     pub fn sample_buckets(&self, stats: &mut TableStats, cursor: u64) -> Option<u64> {
+        work::charge(Work::Buckets(SAMPLED_AT_ONCE));
         #[cfg(feature = "test-hooks")]
         if let Some(replaced) = self.hooks.as_ref().and_then(|hooks| hooks.sample_buckets(stats, cursor)) {
             return replaced;

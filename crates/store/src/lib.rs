@@ -69,7 +69,7 @@
 //!
 //! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are
 //! alive, and making room), `item` (their layout), `memory` (blocks within the limit). `clock`,
-//! `expiry` and `usage` import nothing, and [`sizing`] only `expiry` and [`policy`], which is a
+//! `expiry`, `usage` and [`work`] import nothing, and [`sizing`] only `expiry` and [`policy`], which is a
 //! module of `relativist`, because its cache shares it.
 
 #[cfg(test)]
@@ -83,6 +83,7 @@ mod item;
 mod memory;
 pub mod sizing;
 mod usage;
+pub mod work;
 
 #[cfg(feature = "test-hooks")]
 pub use cache::Hooks;

@@ -1,13 +1,18 @@
 //! The data from which requests are answered.
 
 use super::history::{History, Moment};
-use super::survey::Survey;
-use crate::execute::SharedState;
+use crate::execute::{SharedState, Tenant};
 use crate::observability::hot_keys;
 use crate::process::stopper::Stopper;
 use relativist_store::{MemoryUse, TableStats, Usage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A new survey begins when the result of the last one is this old.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// The [work](relativist_store::work) of a survey that one call does: about two milliseconds.
+const MAX_WORK: u64 = 2_000_000;
 
 /// The data from which requests are answered.
 pub(super) struct Panel {
@@ -15,34 +20,23 @@ pub(super) struct Panel {
     pub(super) stopper: Stopper,
     started: Instant,
     history: Mutex<History>,
-    survey: Mutex<Survey<TableStats>>,
-    memory: Mutex<Survey<MemoryUse>>,
 }
 
 impl Panel {
     pub(super) fn new(shared: Arc<SharedState>, stopper: Stopper) -> Panel {
-        Panel {
-            shared,
-            stopper,
-            started: Instant::now(),
-            history: Mutex::default(),
-            survey: Mutex::default(),
-            memory: Mutex::default(),
-        }
+        Panel { shared, stopper, started: Instant::now(), history: Mutex::default() }
     }
 
     /// Records the size of the table, and continues surveys that have begun. Called ten times a
     /// second, or more often.
     pub(super) fn tick(&self) {
         self.note_size();
-        let (mut buckets, cache) = (lock(&self.survey), &self.shared.common.cache);
-        if buckets.is_in_progress() {
-            buckets.go_on(|stats, cursor| cache.sample_buckets(stats, cursor));
+        let surveys = &self.shared.common.surveys;
+        if surveys.table.is_in_progress() {
+            self.look();
         }
-        drop(buckets);
-        let mut memory = lock(&self.memory);
-        if memory.is_in_progress() {
-            memory.go_on(|memory, cursor| cache.sample_memory(memory, cursor));
+        if surveys.memory.is_in_progress() {
+            self.memory();
         }
     }
 
@@ -67,16 +61,18 @@ impl Panel {
 
     /// Statistics of the table's buckets, and their age. Examines a limited number of buckets.
     pub(super) fn look(&self) -> (TableStats, Duration) {
-        let mut survey = lock(&self.survey);
-        survey.refresh(|stats, cursor| self.shared.common.cache.sample_buckets(stats, cursor));
-        survey.result()
+        let Tenant { cache, surveys, .. } = &self.shared.common;
+        let (stats, age) =
+            surveys.table.refresh(MAX_AGE, MAX_WORK, |stats, cursor| cache.sample_buckets(stats, cursor));
+        (stats, age.unwrap_or_default())
     }
 
     /// Where the memory goes; none before all items were examined. Examines a limited number.
     pub(super) fn memory(&self) -> Option<MemoryUse> {
-        let mut survey = lock(&self.memory);
-        survey.refresh(|memory, cursor| self.shared.common.cache.sample_memory(memory, cursor));
-        survey.last().map(|(memory, _)| memory)
+        let Tenant { cache, surveys, .. } = &self.shared.common;
+        let (memory, age) =
+            surveys.memory.refresh(MAX_AGE, MAX_WORK, |memory, cursor| cache.sample_memory(memory, cursor));
+        age.map(|_| memory)
     }
 }
 

@@ -5,14 +5,11 @@ use super::replies::append_reply;
 use super::{Executor, Fetch, Outcome, Replies, Session};
 use crate::observability::latency::Kind;
 use relativist_memcache::{Arithmetic, StoreVerb, reply};
+use relativist_store::work::{self, Work};
 use relativist_store::{Content, CountError, Direction, Hit, Lookup, MAX_BATCH_KEYS, Mode, Store, ValueRef};
 
 /// The reply to `flush_all` with `-F`.
 pub(super) const FLUSH_NOT_ALLOWED: &[u8] = b"CLIENT_ERROR flush_all not allowed\r\n";
-
-/// Maximum number of keys fetched before other connections are served. The limit on output is not
-/// enough, because a miss adds no output.
-const FETCHED_AT_ONCE: usize = 1024;
 
 impl Executor<'_> {
     /// Continues a paused fetch. `rest` is its command line from the next key on.
@@ -37,7 +34,7 @@ impl Executor<'_> {
             self.fetch_one(session, fetch, first, out);
             return done(&mut out.bytes);
         }
-        let (mut batch, mut count, mut fetched) = ([first; MAX_BATCH_KEYS], 1, 0);
+        let (mut batch, mut count) = ([first; MAX_BATCH_KEYS], 1);
         loop {
             while let Some(key) = next.filter(|_| count < batch.len()) {
                 batch[count] = key;
@@ -48,11 +45,11 @@ impl Executor<'_> {
                 None => self.get_some(session, fetch.with_cas, &batch[..count], b"", out),
                 Some(_) => self.fetch_one_by_one(session, fetch, &batch[..count], out),
             };
-            fetched += answered;
+            work::charge(Work::Items(answered));
             let is_full = answered < count || out.len() >= self.output_limit;
             match batch[answered..count].first().copied().or(next) {
                 None => return done(&mut out.bytes),
-                Some(next) if is_full || fetched >= FETCHED_AT_ONCE => return Outcome::PausedFetch { fetch, next },
+                Some(next) if is_full || self.has_turn_ended() => return Outcome::PausedFetch { fetch, next },
                 Some(_) => count = 0,
             }
         }

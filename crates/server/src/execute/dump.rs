@@ -9,52 +9,27 @@ use super::report::Report;
 use super::{Dump, Executor, Outcome};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
+use relativist_store::work::{self, Work};
 use relativist_store::{Hit, Marks};
 use std::io::Write as _;
 
 /// The width of a step in the histogram of item sizes, in bytes.
 const SIZE_STEP: usize = 32;
 
+/// The items that a look at a survey in progress counts as.
+const WAITED: usize = 20;
+
 /// The number of prefixes or connections printed at a time.
 const PRINTED_AT_ONCE: usize = 64;
 
 impl Executor<'_> {
-    /// Continues a dump until it is done or the output is full.
+    /// Continues a dump until it is done, the output is full, or the turn has ended.
     pub fn dump(&self, mut dump: Box<Dump>, out: &mut Vec<u8>) -> Outcome<'static> {
-        // The statistics of table and memory are printed only at the end. Gathering them must not
-        // delay other connections.
-        let mut steps = 0;
         while let Some(cursor) = dump.cursor {
-            if out.len() >= self.output_limit || steps == 1024 {
+            dump.cursor = self.dump_some(&mut dump, cursor, out);
+            if dump.cursor.is_some() && (out.len() >= self.output_limit || self.has_turn_ended()) {
                 return Outcome::PausedDump(dump);
             }
-            steps += 1;
-            dump.cursor = match &mut dump.format {
-                Format::Connections(sessions) => {
-                    let some = sessions.drain(..sessions.len().min(PRINTED_AT_ONCE));
-                    some.for_each(|session| self.connection(&session, &mut Report::new(out, dump.request)));
-                    (!sessions.is_empty()).then_some(cursor)
-                }
-                Format::Prefixes(last) => {
-                    let next = self.prefixes(last.as_deref(), dump.request.as_ref(), out);
-                    next.map(|next| {
-                        *last = Some(next);
-                        cursor
-                    })
-                }
-                Format::Table(stats) => self.tenant.cache.sample_buckets(stats, cursor),
-                Format::Memory(memory) => self.tenant.cache.sample_memory(memory, cursor),
-                format => {
-                    let next = self.tenant.cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
-                    next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
-                }
-            };
-        }
-        match &dump.format {
-            Format::Table(stats) => self.table(stats, &mut Report::new(out, dump.request)),
-            Format::Memory(memory) => self.memory(memory, &mut Report::new(out, dump.request)),
-            Format::Sizes(sizes) => sizes.iter().for_each(|(size, count)| reply::stat(out, size, count)),
-            _ => (),
         }
         match (&dump.request, &dump.format) {
             (Some(request), _) => binary::reply::success(out, request, 0),
@@ -62,6 +37,59 @@ impl Executor<'_> {
             (None, _) => out.extend_from_slice(reply::END),
         }
         Outcome::Done
+    }
+
+    /// Goes through some items, prefixes or connections, and returns the position of the next ones.
+    fn dump_some(&self, dump: &mut Dump, cursor: u64, out: &mut Vec<u8>) -> Option<u64> {
+        let cache = &self.tenant.cache;
+        match &mut dump.format {
+            Format::Connections(sessions) => {
+                let some = sessions.drain(..sessions.len().min(PRINTED_AT_ONCE));
+                work::charge(Work::Items(some.len()));
+                some.for_each(|session| self.connection(&session, &mut Report::new(out, dump.request)));
+                (!sessions.is_empty()).then_some(cursor)
+            }
+            Format::Prefixes(last) => {
+                work::charge(Work::Items(PRINTED_AT_ONCE));
+                *last = self.prefixes(last.as_deref(), dump.request.as_ref(), out);
+                last.as_ref().map(|_| cursor)
+            }
+            Format::Table(_) | Format::Memory(_) | Format::Sizes(_) => {
+                let is_done = self.survey(&dump.format, &mut Report::new(out, dump.request));
+                (!is_done).then_some(cursor)
+            }
+            format => {
+                let next = cache.scan(cursor, |hit| self.dump_item(format, &hit, out));
+                next.filter(|_| !matches!(dump.format, Format::Cache { left: 0 }))
+            }
+        }
+    }
+
+    /// Continues a survey for the rest of this turn, and reports its result. False if it has not
+    /// ended.
+    fn survey(&self, format: &Format, report: &mut Report<'_>) -> bool {
+        let (cache, surveys, left) = (&self.tenant.cache, &self.tenant.surveys, self.work_left());
+        // Also if another thread continues the survey, so that the clients that wait for it do
+        // not take all turns.
+        work::charge(Work::Items(WAITED));
+        match *format {
+            Format::Table(ticket) => {
+                let stats = surveys.table.go_on_for(ticket, left, |stats, cursor| cache.sample_buckets(stats, cursor));
+                stats.map(|stats| self.table(&stats, report)).is_some()
+            }
+            Format::Memory(ticket) => {
+                let memory =
+                    surveys.memory.go_on_for(ticket, left, |memory, cursor| cache.sample_memory(memory, cursor));
+                memory.map(|memory| self.memory(&memory, report)).is_some()
+            }
+            Format::Sizes(ticket) => {
+                let sizes = surveys.sizes.go_on_for(ticket, left, |sizes, cursor| {
+                    cache.scan(cursor, |hit| *sizes.entry(hit.size.next_multiple_of(SIZE_STEP)).or_default() += 1)
+                });
+                sizes.map(|sizes| sizes.iter().for_each(|(size, count)| report.stat(size, count))).is_some()
+            }
+            _ => true,
+        }
     }
 
     /// Prints some prefixes: as lines of text, or as the value of one statistic. In the binary
@@ -113,8 +141,9 @@ impl Executor<'_> {
                 }
                 write!(out, " [{} b; {end} s]\r\n", hit.value.len()).expect("writing to a Vec does not fail");
             }
-            Format::Sizes(sizes) => *sizes.entry(hit.size.next_multiple_of(SIZE_STEP)).or_default() += 1,
-            Format::Table(_) | Format::Memory(_) | Format::Connections(_) | Format::Prefixes(_) => (),
+            Format::Sizes(_) | Format::Table(_) | Format::Memory(_) | Format::Connections(_) | Format::Prefixes(_) => {
+                ()
+            }
         }
     }
 }

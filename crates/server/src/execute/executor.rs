@@ -6,6 +6,7 @@ use crate::observability::latency::Latencies;
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use relativist_memcache::{Limits, PendingStore, decode_key};
+use relativist_store::work::{self, Work};
 use relativist_store::{Hit, ItemShape, LARGE_VALUE, ReservedValue, Value, ValueRef};
 
 /// Executes commands on one thread.
@@ -27,7 +28,13 @@ pub struct Executor<'s> {
     pub(super) is_traced: bool,
     /// The histograms that record how long commands take, if this turn is sampled.
     pub(super) latencies: Option<&'s Latencies>,
+    /// The work that the thread had done when the turn began.
+    began: u64,
 }
+
+/// The [work] after which a turn ends: about 200 us. One step of a command may exceed it: a copy of
+/// one value, or a sweep of the blocks that make room for it.
+pub const TURN: u64 = 200_000;
 
 impl<'s> Executor<'s> {
     /// An executor for users without a tenant, and for clients that have not logged in. It
@@ -47,6 +54,7 @@ impl<'s> Executor<'s> {
             has_key_prefix: false,
             is_traced,
             latencies,
+            began: work::done(),
         }
     }
 
@@ -56,6 +64,24 @@ impl<'s> Executor<'s> {
         let counters = tenant.counters.thread(thread);
         let has_key_prefix = !tenant.key_prefix.is_empty();
         Executor { tenant, counters, is_observed: tenant.is_observed(), has_key_prefix, ..self }
+    }
+
+    /// Whether the turn has had its share of [work]. Commands pause then, and go on in the next
+    /// turn. Each turn executes one step at least.
+    pub fn has_turn_ended(&self) -> bool {
+        self.work_left() == 0
+    }
+
+    /// Charges this turn for requests, and for the bytes of requests and replies.
+    #[inline]
+    pub fn charge(&self, requests: u32, bytes: usize) {
+        work::charge(Work::Requests(requests));
+        work::charge(Work::Bytes(bytes));
+    }
+
+    /// The work that is left for this turn.
+    pub(super) fn work_left(&self) -> u64 {
+        TURN.saturating_sub(work::done().wrapping_sub(self.began))
     }
 
     /// An executor for replies in one piece: it copies values, however large.

@@ -1,10 +1,9 @@
 //! How an execution ended, and the commands that have paused.
 
 use super::session::Session;
+use super::survey::{Surveys, Ticket};
 use super::watch::Subscription;
 use relativist_memcache::binary::Header;
-use relativist_store::{MemoryUse, TableStats};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How an execution ended.
@@ -71,12 +70,12 @@ pub(super) enum Format {
     Commands,
     /// Key, size and expiry of at most this many items.
     Cache { left: usize },
-    /// The number of items of each size.
-    Sizes(BTreeMap<usize, u64>),
-    /// The fill levels of the table's buckets.
-    Table(TableStats),
-    /// Where the memory goes.
-    Memory(MemoryUse),
+    /// The number of items of each size, from this survey.
+    Sizes(Ticket),
+    /// The fill levels of the table's buckets, from this survey.
+    Table(Ticket),
+    /// Where the memory goes, from this survey.
+    Memory(Ticket),
     /// The states of these connections.
     Connections(Vec<Arc<Session>>),
     /// The counts of each prefix, and the last prefix printed.
@@ -96,16 +95,16 @@ impl Dump {
         Dump { format: Format::Cache { left: limit }, cursor: Some(0), request: None }
     }
 
-    pub(super) fn sizes() -> Dump {
-        Dump { format: Format::Sizes(BTreeMap::new()), cursor: Some(0), request: None }
+    pub(super) fn sizes(surveys: &Surveys) -> Dump {
+        Dump { format: Format::Sizes(surveys.sizes.ask()), cursor: Some(0), request: None }
     }
 
-    pub(super) fn table() -> Dump {
-        Dump { format: Format::Table(TableStats::default()), cursor: Some(0), request: None }
+    pub(super) fn table(surveys: &Surveys) -> Dump {
+        Dump { format: Format::Table(surveys.table.ask()), cursor: Some(0), request: None }
     }
 
-    pub(super) fn memory() -> Dump {
-        Dump { format: Format::Memory(MemoryUse::default()), cursor: Some(0), request: None }
+    pub(super) fn memory(surveys: &Surveys) -> Dump {
+        Dump { format: Format::Memory(surveys.memory.ask()), cursor: Some(0), request: None }
     }
 
     pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {

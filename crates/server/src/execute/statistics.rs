@@ -48,7 +48,7 @@ impl Executor<'_> {
             Some(name @ (b"conns" | b"table" | b"memory")) => return self.long_report(name, None, out),
             Some(b"cachedump") => return self.stats_cachedump(args, out),
             Some(b"sizes") if self.shared.options.extended.track_sizes => {
-                return self.dump(Box::new(Dump::sizes()), out);
+                return self.dump(Box::new(Dump::sizes(&self.tenant.surveys)), out);
             }
             _ if self.report(all, &mut Report::new(out, None)) => reply::END,
             _ => reply::ERROR,
@@ -65,8 +65,8 @@ impl Executor<'_> {
                 self.listeners(&mut Report::new(out, request));
                 Dump::connections(self.sessions())
             }
-            b"memory" => Dump::memory(),
-            _ => Dump::table(),
+            b"memory" => Dump::memory(&self.tenant.surveys),
+            _ => Dump::table(&self.tenant.surveys),
         };
         self.dump(Box::new(dump.replying_to(request)), out)
     }

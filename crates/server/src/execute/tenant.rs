@@ -1,6 +1,7 @@
 //! What the users of a tenant share: the items, and statistics and logs about them.
 
 use super::prefixes::{MAX_PREFIXES, Prefixes};
+use super::survey::Surveys;
 use super::watch::{MAX_WATCHERS, Watch};
 use crate::observability::hot_keys::HotKeys;
 use crate::observability::stats::{Registry, Totals};
@@ -32,6 +33,8 @@ pub struct Tenant {
     pub watch: Arc<Watch>,
     /// Counts by prefix of the key (`stats detail`).
     pub prefixes: Prefixes,
+    /// Surveys of the items.
+    pub surveys: Surveys,
 }
 
 impl fmt::Debug for Tenant {
@@ -61,6 +64,7 @@ impl Tenant {
             counters: Registry::new(threads, has_latencies, HotKeys::new(options.hot_keys)),
             watch,
             prefixes: Prefixes::new(delimiter, options.delimiter.is_some(), prefixes),
+            surveys: Surveys::default(),
         }
     }
 

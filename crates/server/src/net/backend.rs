@@ -58,6 +58,10 @@ pub(super) trait Backend: Sized + Send + 'static {
     /// Whether there may be more to receive that will not be announced.
     fn is_readable(&self, key: usize) -> bool;
 
+    /// Whether the client has reset the connection, or both sides are closed, as far as that is
+    /// known without a system call.
+    fn has_hung_up(&self, key: usize) -> bool;
+
     /// Sends `output`, and what was left the last time. Returns true if all of it was sent.
     /// Otherwise the caller must not append to `output`, and calls this again after an event, or at
     /// once if the connection [is writable](Backend::is_writable).

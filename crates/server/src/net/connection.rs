@@ -43,6 +43,9 @@ pub(super) struct Connection {
     key: usize,
     /// Whether it is in the worker's queue.
     pub(super) is_queued: bool,
+    /// Whether its last turn ended within a command that takes long. Then all such connections of a
+    /// worker share their turns.
+    pub(super) takes_long: bool,
     pub(super) session: Arc<Session>,
     /// The tenant of the session, while it is not in use for a turn.
     pub(super) tenant: Option<Arc<Tenant>>,
@@ -132,6 +135,7 @@ impl Connection {
             _permit: permit,
             key,
             is_queued: false,
+            takes_long: false,
             session,
             tenant: None,
             counted: BufferBytes::default(),
@@ -180,7 +184,7 @@ impl Connection {
     }
 
     /// Receives, executes and sends as far as possible without waiting, at most `max_requests`
-    /// requests.
+    /// requests, until the turn has ended.
     ///
     /// # Errors
     /// An error of the socket. The connection is unusable then.
@@ -208,6 +212,10 @@ impl Connection {
         pool: &mut Pool,
         max_requests: u32,
     ) -> io::Result<NextState> {
+        // Nothing is received meanwhile, and a survey sends nothing before its end.
+        if matches!(self.phase, Phase::Paused) && backend.has_hung_up(self.key) {
+            return Ok(NextState::End(Ending::Normal));
+        }
         if !self.send(backend, pool)? {
             return Ok(self.next_state(backend));
         }
@@ -221,6 +229,8 @@ impl Connection {
         }
         let was_watching = self.subscription().is_some();
         self.execute(executor, max_requests);
+        let is_paused = matches!(self.phase, Phase::Paused);
+        self.takes_long = is_paused && (executor.has_turn_ended() || matches!(self.pending, Pending::Dump(_)));
         if self.input.is_expecting() {
             backend.expect(self.key, &mut self.input);
         }

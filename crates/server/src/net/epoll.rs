@@ -39,6 +39,7 @@ struct Line {
     is_readable: bool,
     /// Whether the client has closed its side.
     is_half_closed: bool,
+    has_hung_up: bool,
     /// Bytes received, and sent.
     moved: (u64, u64),
 }
@@ -69,6 +70,7 @@ impl Backend for Epoll {
             } else if let Some(line) = self.lines.get_mut(event.token().0) {
                 line.is_readable |= event.is_readable();
                 line.is_half_closed |= event.is_read_closed();
+                line.has_hung_up |= event.is_write_closed();
                 events.push(Event::Ready(event.token().0));
             }
         }
@@ -79,7 +81,7 @@ impl Backend for Epoll {
         let entry = self.lines.vacant_entry();
         let key = entry.key();
         self.poll.registry().register(&mut stream, Token(key), Interest::READABLE | Interest::WRITABLE)?;
-        entry.insert(Line { stream, is_readable: false, is_half_closed: false, moved: (0, 0) });
+        entry.insert(Line { stream, is_readable: false, is_half_closed: false, has_hung_up: false, moved: (0, 0) });
         Ok(key)
     }
 
@@ -104,6 +106,10 @@ impl Backend for Epoll {
 
     fn is_readable(&self, key: usize) -> bool {
         self.lines[key].is_readable
+    }
+
+    fn has_hung_up(&self, key: usize) -> bool {
+        self.lines[key].has_hung_up
     }
 
     fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {

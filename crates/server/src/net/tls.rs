@@ -141,6 +141,10 @@ impl<B: Backend> Backend for Tls<B> {
         self.inner.is_readable(key)
     }
 
+    fn has_hung_up(&self, key: usize) -> bool {
+        self.inner.has_hung_up(key)
+    }
+
     fn send(&mut self, key: usize, pool: &mut Pool, output: &mut Output) -> io::Result<bool> {
         let Some(channel) = self.channels.get_mut(key).and_then(Option::as_mut) else {
             return self.inner.send(key, pool, output);

@@ -296,6 +296,10 @@ impl Backend for Uring {
             }
     }
 
+    fn has_hung_up(&self, key: usize) -> bool {
+        matches!(self.lines[key].incoming, Incoming::Ending(Err(_)))
+    }
+
     fn send(&mut self, key: usize, _: &mut Pool, output: &mut Output) -> io::Result<bool> {
         let line = &mut self.lines[key];
         if let Incoming::Ending(Err(error)) = &line.incoming {

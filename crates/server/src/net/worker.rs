@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::tls::Tls;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
-use crate::execute::{Executor, Listed, Session, SharedState, Topic, Transport};
+use crate::execute::{Executor, Listed, Session, SharedState, TURN, Topic, Transport};
 use crate::limits::buffers::{BufferBytes, WorkerUsage};
 use crate::limits::connections::ConnectionPermit;
 use crate::limits::slow_clients::{MIN_BYTES, PERIOD};
@@ -18,7 +18,7 @@ use crate::options::{Binding, IoKind};
 use crate::process::stopper::Stopper;
 use crossbeam_utils::CachePadded;
 use relativist_memcache as memcache;
-use relativist_store::MAX_BATCH_KEYS;
+use relativist_store::{MAX_BATCH_KEYS, work};
 use rustls::server::UnbufferedServerConnection;
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,6 +37,10 @@ const HANDSHAKE_LIMIT: u32 = 30;
 /// The number of requests that a connection executes in a row while no other connection waits,
 /// before the worker checks for new connections and the waker. `-R` may raise it.
 const MAX_REQUESTS_ALONE: u32 = 1024;
+
+/// The maximum [work] that the connections within long commands have in one iteration of the loop:
+/// about a millisecond.
+const MAX_LONG_TURNS: u64 = 5 * TURN;
 
 /// A connection on its way to a worker.
 pub(crate) struct AcceptedConnection {
@@ -61,6 +65,28 @@ pub(crate) struct WorkerHandle {
     waker: Arc<Waker>,
 }
 
+/// The connections to be served next.
+#[derive(Default)]
+struct Turns {
+    queue: VecDeque<usize>,
+    /// Those within a command that takes long.
+    long: VecDeque<usize>,
+}
+
+impl Turns {
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.long.is_empty()
+    }
+
+    fn enqueue(&mut self, connection: &mut Connection, key: usize) {
+        if !connection.is_queued {
+            connection.is_queued = true;
+            let queue = if connection.takes_long { &mut self.long } else { &mut self.queue };
+            queue.push_back(key);
+        }
+    }
+}
+
 /// An event loop and its connections.
 struct Worker<B> {
     backend: B,
@@ -70,8 +96,7 @@ struct Worker<B> {
     /// The number of its counters.
     thread: usize,
     slots: Slots,
-    /// Connections to be served next.
-    queue: VecDeque<usize>,
+    turns: Turns,
     /// Connections that receive log lines.
     watchers: Vec<usize>,
     pool: Pool,
@@ -225,7 +250,7 @@ impl<B: Backend> Worker<B> {
             counters,
             thread,
             slots: Slots::default(),
-            queue: VecDeque::new(),
+            turns: Turns::default(),
             watchers: Vec::new(),
             pool: Pool::default(),
             usage: WorkerUsage::default(),
@@ -248,7 +273,7 @@ impl<B: Backend> Worker<B> {
         loop {
             let has_limits = self.idle_timeout > 0 || self.shared.tls.is_some();
             let max_wait = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
-            let timeout = if self.queue.is_empty() { max_wait } else { Some(Duration::ZERO) };
+            let timeout = if self.turns.is_empty() { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             if !self.shared.gate.pass() {
                 return self.flush_watchers();
@@ -265,13 +290,13 @@ impl<B: Backend> Worker<B> {
                     }
                     Event::Ready(key) => {
                         if let Some(connection) = self.slots.get_mut(key) {
-                            enqueue(&mut self.queue, connection, key);
+                            self.turns.enqueue(connection, key);
                         }
                     }
                     Event::Sent(key) => {
                         if let Some(connection) = self.slots.get_mut(key) {
                             if connection.note_sent(&self.backend, self.shared.ticker.clock().now()) {
-                                enqueue(&mut self.queue, connection, key);
+                                self.turns.enqueue(connection, key);
                             }
                             let held = connection.held(&self.backend);
                             self.usage.change(&mut connection.counted, held);
@@ -338,22 +363,36 @@ impl<B: Backend> Worker<B> {
         self.slots.insert(key, ConnectionSlot { connection: Connection::new(key, session, terms, pass), listed });
     }
 
-    /// Serves every connection in the queue once, or fewer if they need too much memory. Returns
-    /// false if a client shuts the server down.
+    /// Serves every connection in the queue once, or fewer if they need too much memory, and then
+    /// some of those whose commands take long: for as much work as one turn has, or as the others
+    /// had together, if that was more. So any number of such clients delays the others no more than
+    /// one does. Returns false if a client shuts the server down.
     fn give_turns(&mut self) -> bool {
-        let mut prefetched = 0;
-        for _ in 0..self.queue.len() {
+        let (mut prefetched, start) = (0, work::done());
+        for _ in 0..self.turns.queue.len() {
             if prefetched == 0 {
                 prefetched = self.prefetch_queued();
             }
             prefetched -= 1;
-            let Some(key) = self.queue.pop_front() else { break };
+            let Some(key) = self.turns.queue.pop_front() else { break };
             if !self.give_turn(key) {
                 return false;
             }
             // After each connection, because thousands of them may add to the buffers. The worker
             // must then wait, because the backend frees the buffers that it has sent only then.
             if self.usage.publish(&self.shared.buffer_limit) && self.enforce_buffer_limit() {
+                return true;
+            }
+        }
+        let most = work::done().wrapping_sub(start).clamp(TURN, MAX_LONG_TURNS);
+        let start = work::done();
+        for _ in 0..self.turns.long.len() {
+            let Some(key) = self.turns.long.pop_front() else { break };
+            if !self.give_turn(key) {
+                return false;
+            }
+            let has_closed = self.usage.publish(&self.shared.buffer_limit) && self.enforce_buffer_limit();
+            if has_closed || work::done().wrapping_sub(start) >= most {
                 break;
             }
         }
@@ -365,15 +404,15 @@ impl<B: Backend> Worker<B> {
     /// first one, which is usual. Returns the number of these connections.
     fn prefetch_queued(&self) -> usize {
         let mut keys = [&[][..]; MAX_BATCH_KEYS];
-        let first = self.queue.front().and_then(|key| self.slots.get(*key));
+        let first = self.turns.queue.front().and_then(|key| self.slots.get(*key));
         let tenant = first.and_then(|connection| connection.tenant.as_deref()).unwrap_or(&self.shared.common);
-        let arrived = self.queue.iter().take(MAX_BATCH_KEYS).map(|&key| self.backend.arrived(key));
+        let arrived = self.turns.queue.iter().take(MAX_BATCH_KEYS).map(|&key| self.backend.arrived(key));
         let found =
             keys.iter_mut().zip(arrived.filter_map(memcache::peek_key)).map(|(place, key)| *place = key).count();
         if found > 1 {
             tenant.cache.prefetch(&keys[..found]);
         }
-        self.queue.len().clamp(1, MAX_BATCH_KEYS)
+        self.turns.queue.len().clamp(1, MAX_BATCH_KEYS)
     }
 
     fn give_turn(&mut self, key: usize) -> bool {
@@ -391,7 +430,7 @@ impl<B: Backend> Worker<B> {
         let most = self.shared.options.max_reqs_per_event;
         // A connection that is alone in the queue delays no other connection that the worker knows
         // of.
-        let most = if self.queue.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
+        let most = if self.turns.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
         connection.tenant = tenant;
         let held = connection.held(&self.backend);
@@ -399,7 +438,7 @@ impl<B: Backend> Worker<B> {
         self.pins_memory |= connection.pins_memory(&self.backend);
         match next {
             Ok(NextState::Wait) => (),
-            Ok(NextState::Again) => enqueue(&mut self.queue, connection, key),
+            Ok(NextState::Again) => self.turns.enqueue(connection, key),
             Ok(NextState::Watch) => {
                 if let Some(subscription) = connection.subscription() {
                     let waker = self.backend.waker();
@@ -408,7 +447,7 @@ impl<B: Backend> Worker<B> {
                 }
                 self.watchers.push(key);
                 // Log lines that came before the watcher could be woken are waiting.
-                enqueue(&mut self.queue, connection, key);
+                self.turns.enqueue(connection, key);
             }
             Ok(NextState::End(Ending::Normal)) => self.close(key, "normal"),
             Ok(NextState::End(Ending::Fault)) => self.close(key, "error"),
@@ -461,7 +500,7 @@ impl<B: Backend> Worker<B> {
     fn wake_watchers(&mut self) {
         for &key in &self.watchers {
             if let Some(connection) = self.slots.get_mut(key) {
-                enqueue(&mut self.queue, connection, key);
+                self.turns.enqueue(connection, key);
             }
         }
     }
@@ -549,12 +588,5 @@ pub(super) fn publish_event(shared: &SharedState, session: &Session, event: &str
             Topic::Connections,
             format_args!("type={event} rip={address} rport={port} transport={transport}{reason} cfd={id}"),
         );
-    }
-}
-
-fn enqueue(queue: &mut VecDeque<usize>, connection: &mut Connection, key: usize) {
-    if !connection.is_queued {
-        connection.is_queued = true;
-        queue.push_back(key);
     }
 }

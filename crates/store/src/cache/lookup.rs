@@ -10,6 +10,7 @@ use crate::item::key::{HashedKey, is_equal};
 use crate::item::status::Status;
 use crate::sizing::{Event, Kind};
 use crate::usage::MemoryUse;
+use crate::work::{self, Work};
 use relativist_core::prefetch::prefetch;
 use relativist_rcu::Guard;
 use relativist_table::{CompactLink, Hash};
@@ -118,21 +119,29 @@ impl Cache {
         let _locked = self.take_global_lock();
         let now = self.store.begin();
         let guard = relativist_rcu::read();
-        self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
-            // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
-            let item = unsafe { ItemRef::of_link(link) };
+        self.scan_links(cursor, &guard, |item| {
             if self.store.state(item, now) == Lookup::Hit {
                 visit(Hit::of(item, now));
             }
         })
     }
 
+    /// Passes some items to `visit`, those that have expired included.
+    fn scan_links(&self, cursor: u64, guard: &Guard, mut visit: impl FnMut(ItemRef<'_>)) -> Option<u64> {
+        let mut items = 0;
+        let next = self.store.table.scan(cursor, SCANNED_AT_ONCE, guard, |link| {
+            items += 1;
+            // SAFETY: a link of an item, shown inside the read section, which outlives the item.
+            visit(unsafe { ItemRef::of_link(link) });
+        });
+        // At least as many buckets may have been empty.
+        work::charge(Work::Items(items.max(SCANNED_AT_ONCE)));
+        next
+    }
+
     /// See [`Cache::sample_memory`].
     pub(crate) fn measure_items(&self, memory: &mut MemoryUse, cursor: u64) -> Option<u64> {
-        let guard = relativist_rcu::read();
-        self.store.table.scan(cursor, SCANNED_AT_ONCE, &guard, |link| {
-            // SAFETY: a link of an item, shown inside the read section, which outlives `item`.
-            let item = unsafe { ItemRef::of_link(link) };
+        self.scan_links(cursor, &relativist_rcu::read(), |item| {
             let layout = item.layout();
             memory.keys += layout.key_len;
             memory.values += layout.value_len;

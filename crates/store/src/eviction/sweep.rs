@@ -35,6 +35,7 @@ use crate::memory::block::Block;
 use crate::memory::pool::{Purpose, Swept, Victim};
 use crate::policy;
 use crate::usage::SweepStats;
+use crate::work::{self, Work};
 use relativist_table::Entry;
 
 /// The fate of an item whose block was swept.
@@ -109,8 +110,9 @@ impl ItemStore {
             items += 1;
             stays |= sweep.item(item) == Fate::Stays;
         }
+        work::charge(Work::Swept(items));
         let Sweep { counts, schedule, .. } = sweep;
-        let swept = Swept { items, counts };
+        let swept = Swept { items: items as u64, counts };
         match purpose {
             _ if !stays => self.allocator.release(block, swept),
             Purpose::Expire => {

@@ -82,6 +82,8 @@ pub(crate) struct ItemInit<'a> {
     pub(crate) has_expiry: bool,
     /// The value, in two pieces, each of which may be empty.
     pub(crate) value: [&'a [u8]; 2],
+    /// The blanks after these pieces.
+    pub(crate) blanks: usize,
     pub(crate) value_len: u32,
     /// The number, if the item is a copy of the one that has it.
     pub(crate) number: Option<u64>,
@@ -105,6 +107,7 @@ impl<'a> ItemInit<'a> {
         text: &'a mut String,
         now: u32,
     ) -> ItemInit<'a> {
+        let mut blanks = 0;
         let value = match new.value {
             Value::Whole(bytes) => [bytes, b""],
             Value::Reserved(reserved) => [reserved.value(), b""],
@@ -112,18 +115,32 @@ impl<'a> ItemInit<'a> {
             Value::Appended(bytes) => [present, bytes],
             Value::Prepended(bytes) => [bytes, present],
             Value::Number(number) => {
-                // Padded here, because `format!` limits the width.
                 *text = number.to_string();
-                text.extend(std::iter::repeat_n(' ', present.len().saturating_sub(text.len())));
+                blanks = present.len().saturating_sub(text.len());
                 [text.as_bytes(), b""]
             }
         };
         let HashedKey { bytes: key, hash } = key;
         let key_len = u8::try_from(key.len()).expect("keys are at most 250 bytes");
-        let value_len = u32::try_from(value[0].len() + value[1].len()).expect("values are below 4 GiB");
+        let value_len = u32::try_from(value[0].len() + value[1].len() + blanks).expect("values are below 4 GiB");
         let &New { flags, expiry, cas, marks, inherits, .. } = new;
         let (has_expiry, number) = (expiry != Expiry::NEVER, None);
-        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, number, cas, marks, inherits, now }
+        ItemInit {
+            hash,
+            key,
+            key_len,
+            flags,
+            expiry,
+            has_expiry,
+            value,
+            blanks,
+            value_len,
+            number,
+            cas,
+            marks,
+            inherits,
+            now,
+        }
     }
 
     /// The contents of a copy of `item` that is made at `now`.
@@ -137,6 +154,7 @@ impl<'a> ItemInit<'a> {
             expiry: item.expiry(),
             has_expiry: layout.options.has_expiry,
             value: [item.value_in(layout), b""],
+            blanks: 0,
             value_len: layout.value_len as u32,
             number: Some(item.number_in(layout)),
             cas: item.client_cas_in(layout),

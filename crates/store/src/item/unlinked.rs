@@ -8,9 +8,13 @@ use crate::item::new::ItemInit;
 use crate::item::status::{AtomicStatus, Marks, Status, VISIT_INTERVAL};
 use crate::memory::allocator::ItemAllocator;
 use crate::memory::request::{AllocContext, OutOfMemory};
+use crate::work::{self, Work};
 use relativist_rcu::Guard;
 use relativist_table::CompactLink;
 use std::ptr::NonNull;
+
+/// Copies of fewer bytes are not charged.
+const MIN_CHARGED: usize = 1 << 10;
 
 /// An item that is not in the table. Its memory is freed on drop.
 pub(crate) struct UnlinkedItem<'h> {
@@ -60,6 +64,10 @@ impl<'h> UnlinkedItem<'h> {
         let layout = init.layout();
         let size = layout.footprint();
         let place = allocator.allocate(size, context, table)?;
+        // A small copy is part of the request.
+        if size >= MIN_CHARGED {
+            work::charge(Work::Bytes(size));
+        }
         // From here to the end nothing may panic: a block with an unfinished item could never be
         // swept.
         // SAFETY: fresh memory of this size, aligned for items, which stays allocated while the
@@ -186,6 +194,8 @@ unsafe fn write<const AROUND: bool>(item: ItemRef<'_>, init: &ItemInit<'_>, layo
             return;
         }
         end = append(end, init.value[0]);
+        end.write_bytes(b' ', init.blanks);
+        end = end.wrapping_add(init.blanks);
         for rare in [init.value[1], number, given] {
             if !rare.is_empty() {
                 end = append(end, rare);
@@ -239,7 +249,22 @@ mod tests {
         let (hash, expiry, cas, marks) = (Hash::new(1), Expiry::NEVER, None, Marks::ENCODED_KEY);
         let (key_len, value_len) = (key.len() as u8, value.concat().len() as u32);
         let (flags, has_expiry, number, inherits, now) = (7, false, None, Marks::NONE, 100);
-        ItemInit { hash, key, key_len, flags, expiry, has_expiry, value, value_len, number, cas, marks, inherits, now }
+        ItemInit {
+            hash,
+            key,
+            key_len,
+            flags,
+            expiry,
+            has_expiry,
+            value,
+            blanks: 0,
+            value_len,
+            number,
+            cas,
+            marks,
+            inherits,
+            now,
+        }
     }
 
     fn unlinked<'h>(init: &ItemInit<'_>, allocator: &'h ItemAllocator) -> UnlinkedItem<'h> {

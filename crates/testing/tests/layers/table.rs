@@ -141,7 +141,7 @@ pub const CRATES: &[Crate] = &[
         name: "relativist-store",
         folder: "store",
         uses: &["relativist-core", "relativist-rcu", "relativist-table"],
-        layers: &["clock expiry self usage", "memory sizing", "item", "eviction", "cache"],
+        layers: &["clock expiry self usage work", "memory sizing", "item", "eviction", "cache"],
         inside: &[
             Inside {
                 module: "eviction",
@@ -221,12 +221,12 @@ pub const CRATES: &[Crate] = &[
             "server",
         ],
         inside: &[
-            Inside { module: "admin", layers: &["history http survey", "panel", "tenants", "metrics report"] },
+            Inside { module: "admin", layers: &["history http", "panel", "tenants", "metrics report"] },
             Inside { module: "admin::metrics", layers: &["text", "sizing tenants"] },
             Inside {
                 module: "execute",
                 layers: &[
-                    "prefixes replies report self",
+                    "prefixes replies report self survey",
                     "tuning watch",
                     "tenant",
                     "session",

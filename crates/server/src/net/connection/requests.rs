@@ -15,8 +15,8 @@ use relativist_memcache::{Protocol, binary};
 const TEXT_END: usize = b"\r\n".len();
 
 impl Connection {
-    /// Executes what has arrived, until the input lacks a complete request, the output is full, or
-    /// `max` requests are done.
+    /// Executes what has arrived, until the input lacks a complete request, the output is full,
+    /// `max` requests are done, or the turn has ended.
     pub(super) fn execute(&mut self, executor: &Executor<'_>, max: u32) {
         match &self.phase {
             Phase::Watching(subscription) => {
@@ -35,6 +35,8 @@ impl Connection {
             } else if self.input.unread().is_empty() && matches!(self.pending, Pending::None) {
                 // Decoders would return the same result, but later.
                 break;
+            } else if executor.has_turn_ended() {
+                self.phase = Phase::Paused;
             } else if left == 0 || until_yield <= max - left {
                 // Counted as in memcached, even if no other connection waits and this one
                 // continues.
@@ -44,6 +46,7 @@ impl Connection {
                     self.phase = Phase::Paused;
                 }
             } else {
+                let (unread, unsent) = (self.input.unread().len(), self.output.len());
                 let executed = if executor.is_traced() {
                     self.execute_traced(executor)
                 } else {
@@ -53,6 +56,7 @@ impl Connection {
                     0 => break,
                     executed => left -= executed,
                 }
+                executor.charge(executed, unread - self.input.unread().len() + self.output.len() - unsent);
             }
         }
     }

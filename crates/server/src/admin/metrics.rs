@@ -160,6 +160,9 @@ fn connections(panel: &Panel, text: &mut Text) {
         "Time in which clients had to wait because of `-c`.",
         limit.paused_for().as_secs_f64(),
     );
+    let longest = shared.common.counters.longest_turn() as f64 / 1e9;
+    let help = "About how long the longest turn of a client delayed others, by the work that was done in it.";
+    text.gauge("longest_turn_seconds", help, longest);
     let buffers = shared.buffer_limit.held();
     text.gauge("buffers_in_bytes", "Bytes of request buffers.", buffers.inputs);
     text.gauge("buffers_out_bytes", "Bytes of reply buffers.", buffers.outputs);

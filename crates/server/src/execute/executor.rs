@@ -79,9 +79,14 @@ impl<'s> Executor<'s> {
         work::charge(Work::Bytes(bytes));
     }
 
+    /// The work that this turn has done.
+    pub fn work_done(&self) -> u64 {
+        work::done().wrapping_sub(self.began)
+    }
+
     /// The work that is left for this turn.
     pub(super) fn work_left(&self) -> u64 {
-        TURN.saturating_sub(work::done().wrapping_sub(self.began))
+        TURN.saturating_sub(self.work_done())
     }
 
     /// An executor for replies in one piece: it copies values, however large.

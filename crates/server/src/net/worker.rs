@@ -432,6 +432,7 @@ impl<B: Backend> Worker<B> {
         // of.
         let most = if self.turns.is_empty() { most.max(MAX_REQUESTS_ALONE) } else { most };
         let next = connection.on_ready(&executor, &mut self.backend, &mut self.pool, most);
+        self.counters.longest_turn.set(self.counters.longest_turn.get().max(executor.work_done()));
         connection.tenant = tenant;
         let held = connection.held(&self.backend);
         self.usage.change(&mut connection.counted, held);

@@ -19,6 +19,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[doc = $doc])+ pub $name: Counter,)*
+            /// The most [work](relativist_store::work) of a connection's turn.
+            pub longest_turn: Counter,
             /// Latencies of commands, if they are sampled.
             pub latencies: Option<Box<Latencies>>,
             /// The most used keys.
@@ -188,6 +190,11 @@ impl Registry {
 
     fn baseline(&self) -> MutexGuard<'_, Baseline> {
         self.baseline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The most [work](relativist_store::work) that a connection has had in one turn.
+    pub(crate) fn longest_turn(&self) -> u64 {
+        self.threads.iter().map(|counters| counters.longest_turn.get()).max().unwrap_or(0)
     }
 
     /// How long commands of this kind have taken since the start.

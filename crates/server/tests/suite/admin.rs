@@ -175,7 +175,7 @@ fn silent_connections_are_limited_and_delay_nothing() {
 }
 
 /// Returns the metrics without labels.
-fn metrics(server: &Running) -> HashMap<String, f64> {
+pub(crate) fn metrics(server: &Running) -> HashMap<String, f64> {
     let text = get(server, "/metrics");
     let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
     plain

@@ -17,4 +17,5 @@ mod statistics;
 mod tenants;
 mod tls;
 mod transcripts;
+mod turns;
 mod unauthenticated;

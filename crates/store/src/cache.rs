@@ -74,9 +74,12 @@ use std::sync::Arc;
 /// more than 32 bits. Numbers have 56 bits (see `item::layout`).
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
-/// The number of blocks that one call of [`Cache::maintain`] may evict: at least 64 MiB, unless the
-/// cache is tiny.
-const MAX_EVICTED_AT_ONCE: usize = 1024;
+/// The number of steps by which one call of [`Cache::maintain`] may shrink the cache: 64 MiB, unless
+/// the cache is tiny.
+const MAX_STEPS: usize = 128;
+
+/// The number of blocks that one of these steps may sweep. It needs fewer, unless most items move.
+const MAX_EVICTED_IN_STEP: usize = 64;
 
 /// The number of buckets that one call of [`Cache::sample_buckets`] examines.
 const SAMPLED_AT_ONCE: usize = 16;
@@ -213,8 +216,10 @@ impl Cache {
         Sequence { flushed, pending_flush }
     }
 
-    /// Sets the limit on items, table and all memory that waits to be freed together. If the limit
-    /// shrinks, the excess is evicted as new items are stored, and by [`maintain`](Self::maintain).
+    /// Sets the limit on items, table and all memory that waits to be freed together. A higher limit
+    /// holds at once. To a lower one the cache shrinks in steps, 64 MiB with each call of
+    /// [`maintain`](Self::maintain); meanwhile stores succeed, and evict no more than usual. It does
+    /// not shrink below the memory of its table, which shrinks when many items were evicted.
     pub fn set_limit(&self, bytes: usize) {
         self.store.allocator.set_limit(bytes);
     }
@@ -229,9 +234,11 @@ impl Cache {
     /// that may wait for others.
     pub fn maintain(&self) {
         self.store.sweep_expired(self.store.begin());
-        // Usually there is one at most; there are many after the limit has shrunk.
-        for _ in 0..MAX_EVICTED_AT_ONCE {
-            if !self.store.evict_ahead() {
+        for _ in 0..MAX_STEPS {
+            let has_shrunk = self.store.allocator.lower_limit(self.store.table_charge(), self.store.evicts);
+            _ = (0..MAX_EVICTED_IN_STEP).all(|_| self.store.evict_ahead());
+            self.store.allocator.shed();
+            if !has_shrunk {
                 break;
             }
         }

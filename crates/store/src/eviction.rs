@@ -15,7 +15,7 @@
 mod flush;
 pub(crate) mod item_store;
 pub(crate) mod observer;
-mod reclaim;
+pub(crate) mod reclaim;
 mod schedule;
 mod store_times;
 mod sweep;

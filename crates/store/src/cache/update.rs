@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::cache::api::{Change, Present};
 use crate::cache::change::{Moment, Step};
+use crate::eviction::reclaim::Effort;
 use crate::item::hit::Hit;
 use crate::item::item_ref::ItemRef;
 use crate::item::key::HashedKey;
@@ -256,18 +257,22 @@ impl Cache {
         /// The number of attempts after which this gives up, because the system may have no memory.
         const ATTEMPTS: usize = 4 * ATTEMPTS_BEFORE_RESERVATION;
         self.store.evict_ahead();
-        let mut reservation = None;
+        let (mut effort, mut reservation) = (Effort::default(), None);
         for turn in 1..ATTEMPTS {
             match attempt() {
-                Err(full) if self.store.make_room(full.requested) => {
-                    if turn >= ATTEMPTS_BEFORE_RESERVATION {
-                        reservation.get_or_insert_with(|| self.store.allocator.reserve(full.requested));
+                Err(full) if self.store.make_room(full.requested, &mut effort) => {
+                    if turn == ATTEMPTS_BEFORE_RESERVATION {
+                        reservation = Some(self.store.allocator.reserve(full.requested));
+                        // No other thread takes what is made from now on.
+                        effort = Effort::default();
                     }
                 }
                 outcome => return outcome,
             }
         }
-        attempt()
+        let outcome = attempt();
+        drop(reservation);
+        outcome
     }
 }
 

@@ -14,13 +14,21 @@ pub(crate) struct TableMemory {
     pub(crate) is_resizing: bool,
 }
 
+/// What was done to make room for one item. Attempts share it, so that a store that fails evicts no
+/// more than one that succeeds.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Effort {
+    /// The number of steps tried.
+    turns: usize,
+    /// The number of blocks swept.
+    swept: usize,
+}
+
 /// The state of making room for one item.
 pub(crate) struct Reclaim {
     /// Bytes of the block that is needed.
     need: usize,
-    /// The number of steps tried, and of blocks swept.
-    turns: usize,
-    swept: usize,
+    effort: Effort,
     /// Whether the last sweep freed nothing.
     last_sweep_freed_nothing: bool,
     has_closed_all: bool,
@@ -61,20 +69,24 @@ impl Reclaim {
         Reclaim::MAX_SELECTIVE_SWEEPS + self.need / capacity
     }
 
+    /// What was done so far.
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort
+    }
+
     /// Records that the victim was swept, and whether its memory waits for readers now.
     pub(crate) fn note_swept(&mut self, is_released: bool) {
-        self.swept += 1;
+        self.effort.swept += 1;
         self.last_sweep_freed_nothing = !is_released;
     }
 }
 
 impl ItemAllocator {
-    /// Begins to make room for an item of `size` bytes.
-    pub(crate) fn begin_reclaim(&self, size: usize) -> Reclaim {
+    /// Begins to make room for an item of `size` bytes, after this effort of earlier attempts.
+    pub(crate) fn begin_reclaim(&self, size: usize, effort: Effort) -> Reclaim {
         Reclaim {
             need: self.block_for(size),
-            turns: 0,
-            swept: 0,
+            effort,
             last_sweep_freed_nothing: false,
             has_closed_all: false,
             empty_searches: 0,
@@ -95,11 +107,11 @@ impl ItemAllocator {
             return ReclaimStep::OutOfMemory;
         }
         let room = pool.room(false);
-        reclaim.turns += 1;
+        reclaim.effort.turns += 1;
         let max_sweeps = reclaim.max_sweeps(self.capacity);
         // If there is no room after many turns, other threads take the memory that is freed. Let
         // the caller try.
-        if need <= room || reclaim.turns > 4 * max_sweeps {
+        if need <= room || reclaim.effort.turns > 4 * max_sweeps {
             let in_the_way = if need <= room { pool.in_the_way(need) } else { Vec::new() };
             drop(pool);
             if !in_the_way.is_empty() {
@@ -110,7 +122,7 @@ impl ItemAllocator {
         if let Some(step) = self.step_without_sweep(&mut pool, reclaim, evicts) {
             return step;
         }
-        let is_urgent = reclaim.swept > max_sweeps;
+        let is_urgent = reclaim.effort.swept > max_sweeps;
         if let Some(victim) = pool.victim(evicts, is_urgent) {
             return ReclaimStep::Sweep(victim);
         }
@@ -201,7 +213,7 @@ mod tests {
         }
         let next_reclaim_step = |is_resizing| {
             let table = TableMemory { bytes: 1 << 10, charge: 2 << 10, is_resizing };
-            allocator.next_reclaim_step(&mut allocator.begin_reclaim(50_000), false, &table)
+            allocator.next_reclaim_step(&mut allocator.begin_reclaim(50_000, Effort::default()), false, &table)
         };
         assert!(matches!(next_reclaim_step(true), ReclaimStep::Retry));
         assert!(matches!(next_reclaim_step(false), ReclaimStep::OutOfMemory));

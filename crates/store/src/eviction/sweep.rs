@@ -24,7 +24,7 @@
 //! do not wrap (see [`crate::item::status`]).
 
 use crate::eviction::item_store::ItemStore;
-use crate::eviction::reclaim::ReclaimStep;
+use crate::eviction::reclaim::{Effort, ReclaimStep};
 use crate::eviction::schedule::Schedule;
 use crate::expiry::Expiry;
 use crate::item::hit::{Hit, Lookup};
@@ -68,19 +68,22 @@ struct Verdict {
 
 impl ItemStore {
     /// Makes room for an item of `bytes`, or finds that this is impossible. May block: it evicts
-    /// some blocks, and waits for readers if enough memory waits for them. The work is in
-    /// proportion to `bytes`. Other threads may take the room before the caller does.
-    pub(crate) fn make_room(&self, bytes: usize) -> bool {
-        let mut reclaim = self.allocator.begin_reclaim(bytes);
-        loop {
+    /// some blocks, and waits for readers if enough memory waits for them. The `effort` of all calls
+    /// for one item is in proportion to `bytes`. Other threads may take the room before the caller
+    /// does.
+    pub(crate) fn make_room(&self, bytes: usize, effort: &mut Effort) -> bool {
+        let mut reclaim = self.allocator.begin_reclaim(bytes, *effort);
+        let has_room = loop {
             match self.allocator.next_reclaim_step(&mut reclaim, self.evicts, &self.table_memory()) {
-                ReclaimStep::Attempt => return true,
-                ReclaimStep::OutOfMemory => return false,
+                ReclaimStep::Attempt => break true,
+                ReclaimStep::OutOfMemory => break false,
                 ReclaimStep::Sweep(victim) => reclaim.note_swept(self.sweep(victim)),
                 ReclaimStep::Wait(grace) => grace.wait(),
                 ReclaimStep::Retry => self.allocator.wait_for_others(),
             }
-        }
+        };
+        *effort = reclaim.effort();
+        has_room
     }
 
     /// Evicts a block if few are free, so that stores need not wait for readers. Returns whether it

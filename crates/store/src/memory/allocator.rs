@@ -132,16 +132,53 @@ impl ItemAllocator {
         })
     }
 
+    /// The limit that was set last.
     pub(crate) fn limit(&self) -> usize {
-        self.pool().limit()
+        self.pool().target()
     }
 
-    /// Sets the limit. If it shrinks, the excess is evicted as items are stored.
+    /// Sets the limit. A lower one comes into force in [steps](Self::lower_limit).
     pub(crate) fn set_limit(&self, limit: usize) {
         self.pool().set_limit(limit);
         self.pinned.set_limit(limit);
         // Relaxed: as in `victim_ahead`.
         self.is_low.store(true, Ordering::Relaxed);
+    }
+
+    /// Lowers the limit towards the one that was set, by some blocks, or to what is taken if nothing
+    /// may be evicted. Leaves room for `table` bytes of the table and for some items. Returns
+    /// whether it was lowered. The caller evicts the excess at once, so a store that comes meanwhile
+    /// finds little of it.
+    pub(crate) fn lower_limit(&self, table: usize, evicts: bool) -> bool {
+        /// The blocks of a step.
+        const STEP: usize = 8;
+        /// The blocks that are left for items.
+        const LEFT: usize = 32;
+        let mut pool = self.pool();
+        let least = table + self.pinned.bytes() + pool.kept() + LEFT * self.capacity;
+        let is_lower = if evicts {
+            pool.lower_limit(STEP * self.capacity, least)
+        } else {
+            let taken = pool.taken();
+            pool.lower_limit(usize::MAX, taken.max(least));
+            false
+        };
+        if is_lower {
+            // Relaxed: as in `victim_ahead`.
+            self.is_low.store(true, Ordering::Relaxed);
+        }
+        is_lower
+    }
+
+    /// Gives free memory beyond the limit back to the system. Waits for readers.
+    pub(crate) fn shed(&self) {
+        let last = self.pool().last_grace();
+        last.into_iter().for_each(|grace| grace.wait());
+        self.harvest();
+        let excess = self.pool().over_limit();
+        if !excess.is_empty() {
+            self.give_back(excess);
+        }
     }
 
     /// Sets what eviction makes few of.
@@ -475,9 +512,7 @@ impl ItemAllocator {
     /// Gives back to the system half of the memory that was unused since the last call. Waits for
     /// readers.
     pub(crate) fn trim(&self) {
-        let last = self.pool().last_grace();
-        last.into_iter().for_each(|grace| grace.wait());
-        self.harvest();
+        self.shed();
         let mut pool = self.pool();
         let wanted = self.wanted(&pool);
         let idle = pool.idle(wanted);

@@ -58,6 +58,8 @@ pub(crate) struct BlockPool {
     table: usize,
     /// The limit on the bytes of blocks and table.
     limit: usize,
+    /// The limit that was set. It is lower than `limit` while the cache shrinks.
+    target: usize,
     /// The bytes of blocks and table when a block found no addresses. Until blocks are given back,
     /// no more can be used, whatever the limit.
     reachable: usize,
@@ -149,6 +151,7 @@ impl BlockPool {
             mapped: 0,
             table: 0,
             limit,
+            target: limit,
             reachable: usize::MAX,
             reservation: None,
             refusal: None,
@@ -172,10 +175,27 @@ impl BlockPool {
         self.limit
     }
 
+    /// The limit that was set last.
+    pub(crate) fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Sets the limit. One below what is taken comes into force in steps: see
+    /// [`lower_limit`](Self::lower_limit).
     pub(crate) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
+        self.target = limit;
+        self.limit = limit.max(self.limit.min(self.taken()));
         self.reachable = usize::MAX;
         self.refusal = None;
+    }
+
+    /// Lowers the limit by at most `step` bytes towards the one that was set, but not below `least`.
+    /// Returns whether it was lowered.
+    pub(crate) fn lower_limit(&mut self, step: usize, least: usize) -> bool {
+        let lower = self.limit.saturating_sub(step).max(self.target).max(least);
+        let is_lower = lower < self.limit;
+        self.limit = self.limit.min(lower);
+        is_lower
     }
 
     pub(crate) fn goal(&self) -> EvictFor {
@@ -237,7 +257,7 @@ impl BlockPool {
         self.taken() > self.limit
     }
 
-    fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.mapped + self.table
     }
 

@@ -91,6 +91,7 @@ fn the_parts_add_up_to_what_is_mapped() {
     let parts = [after.keys, after.values, after.item_headers, after.freed, after.block_headers, after.unused];
     assert_eq!(parts, [0; 6], "{after:?}");
     evicting.set_limit(LIMIT / 2);
+    evicting.maintain();
     fill(&evicting, &[b'v'; 100]);
     checked_without_transit(&evicting);
 }

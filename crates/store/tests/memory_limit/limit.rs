@@ -165,11 +165,11 @@ fn accessed_items_stay() {
 }
 
 #[test]
-fn a_lower_limit_holds_from_the_next_store_on() {
+fn stores_succeed_while_the_cache_shrinks_to_a_lower_limit() {
     let (cache, _) = cache(8 << 20);
     let count = fill(&cache, &[b'v'; 100]);
     cache.set_limit(2 << 20);
-    store_until_within_limit(&cache, count);
+    shrink_while_storing(&cache, count);
     let usage = cache.usage();
     assert!(usage.items > 5_000, "{usage:?}");
     cache.set_limit(8 << 20);
@@ -192,13 +192,18 @@ fn a_lower_limit_holds_soon_without_stores() {
     assert!(cache.usage().items > 5_000, "{:?}", cache.usage());
 }
 
-/// Stores until the cache is within its limit. This takes several stores, because freeing memory
-/// also waits for the readers of other tests.
-fn store_until_within_limit(cache: &Cache, from: usize) {
+/// Stores until the cache is within its limit, and demands that each store sweeps no more than a
+/// step of the shrinking, and some blocks for itself.
+fn shrink_while_storing(cache: &Cache, from: usize) {
     let is_within_limit = |index: usize| {
+        if index % 100 == 0 {
+            cache.maintain();
+        }
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; 100] };
+        let before = cache.usage().sweeps.blocks;
         assert_eq!(cache.store(Mode::Set, key(from + index % 1000).as_bytes(), content), Store::Stored);
         let usage = cache.usage();
+        assert!(usage.sweeps.blocks - before < 16, "{before}: {usage:?}");
         usage.mapped_bytes + usage.table_bytes <= usage.limit
     };
     assert!((0..1_000_000).any(is_within_limit), "{:?}", cache.usage());

@@ -18,7 +18,7 @@ step() {
 [ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-check
 # What CI leaves out: tools that take minutes to build, for files that change rarely...
 step ci/chart.py
-step ci/release.py --dry-run dependencies bills
+step ci/release.py --dry-run packages features dependencies bills
 # ...tests with the oldest compiler, and the papers' tables...
 step ci/msrv.sh
 step ci/aarch64.sh --all
@@ -26,6 +26,7 @@ step ci/sanitizers.sh
 # ...the largest models, of which CI explores some with one preemption instead of two...
 step ci/proofs.sh
 step ci/loom.sh
+step ci/mutation.sh core table papers
 # ...and the tests of the protocols, the server's sockets, and the benchmarks.
 step ci/pressure.sh 10 all
 # CI runs these for less time, or with fewer items.

@@ -6,10 +6,10 @@
 # test-binary test-name [hangs]". A mutation that survives fails the script; a test that does not
 # end has noticed only where the table says that it hangs.
 #
-#   ci/mutation.sh          runs all
-#   ci/mutation.sh --edit   only makes target/mutated, for adding or changing mutations there
-#   ci/mutation.sh --save   writes what was changed there since back to the patches
-#   ci/mutation.sh --check  only checks that the patches fit, and that the tables name all mutations
+#   ci/mutation.sh [CRATE...]  runs those of these folders below crates; all by default
+#   ci/mutation.sh --edit      only makes target/mutated, for adding or changing mutations there
+#   ci/mutation.sh --save      writes what was changed there since back to the patches
+#   ci/mutation.sh --check     only checks that the patches fit, and that the tables name all mutations
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -73,6 +73,7 @@ case ${1-} in
 esac
 copy
 check
+crates=${*:-$crates}
 
 # Link-time optimisation costs minutes here, and brings nothing.
 export CARGO_PROFILE_RELEASE_LTO=off
@@ -98,7 +99,8 @@ build() {
 packages=() programs=()
 for crate in $crates; do packages+=(--package "$(package "$crate")"); done
 for binary in $(binaries | grep -vE '^(lib|loom.*)$'); do programs+=(--test "$binary"); done
-build plain "" "${programs[@]}"
+# Optimisation takes longer than these tests would without it.
+CARGO_PROFILE_RELEASE_OPT_LEVEL=1 build plain "" "${programs[@]}"
 build loom "--cfg relativist_loom" --test loom
 executable() {
   local list=plain crate=$1 binary=$2

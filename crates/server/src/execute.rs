@@ -36,7 +36,7 @@ pub mod trace;
 mod tuning;
 mod watch;
 
-pub use executor::{Executor, TURN};
+pub use executor::{Executor, MAX_ROOM_AT_ONCE, Reservation, TURN};
 pub use login::Verdict;
 pub use outcome::{Dump, Fetch, Outcome};
 pub use prefixes::Prefixes;

@@ -98,6 +98,7 @@ pub use item::new::{New, Value};
 pub use item::status::Marks;
 pub use memory::block_ref::LARGE_VALUE;
 pub use memory::request::OutOfMemory;
+pub use memory::room::Room;
 #[doc(inline)]
 pub use relativist_core::eviction as policy;
 pub use relativist_table::Stats as TableStats;

@@ -5,6 +5,7 @@
 //! | File | Holds |
 //! |---|---|
 //! | `request` | the situation of a thread that needs memory, and the answer that there is none |
+//! | `room` | room that is set aside for a value before it has arrived |
 //! | `address_space` | the addresses that a cache reserves |
 //! | `arena` | runs of these addresses |
 //! | `poison` | reports to AddressSanitizer |
@@ -25,4 +26,5 @@ pub(crate) mod pool;
 #[cfg(test)]
 pub(crate) mod reader;
 pub(crate) mod request;
+pub(crate) mod room;
 mod sum;

@@ -7,7 +7,7 @@ use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use relativist_memcache::{Limits, PendingStore, decode_key};
 use relativist_store::work::{self, Work};
-use relativist_store::{Hit, ItemShape, LARGE_VALUE, ReservedValue, Value, ValueRef};
+use relativist_store::{Hit, ItemShape, LARGE_VALUE, ReservedValue, Room, Value, ValueRef};
 
 /// Executes commands on one thread.
 #[derive(Clone, Copy)]
@@ -30,6 +30,18 @@ pub struct Executor<'s> {
     pub(super) latencies: Option<&'s Latencies>,
     /// The work that the thread had done when the turn began.
     began: u64,
+}
+
+/// Room for a larger value is made in several turns.
+pub const MAX_ROOM_AT_ONCE: usize = 1 << 20;
+
+/// What became of a reservation.
+#[derive(Debug)]
+pub enum Reservation {
+    /// The value is received here.
+    Made(Box<ReservedValue>),
+    /// Some room was made; reserve again in the next turn.
+    Begun(Room),
 }
 
 /// The [work] after which a turn ends: about 200 us. One step of a command may exceed it: a copy of
@@ -95,15 +107,22 @@ impl<'s> Executor<'s> {
         Executor { pins_values: false, ..self }
     }
 
-    /// Reserves memory for the value of a store that has arrived in part. None if few bytes are
-    /// missing, or if there is no memory.
-    pub fn reserve(&self, store: &PendingStore<'_>, missing: usize) -> Option<ReservedValue> {
-        let mut room = [0; _];
-        let key = if store.is_base64 { decode_key(store.key, &mut room)? } else { store.key };
+    /// Reserves memory for the value of a store that has arrived in part, or makes `room` for it as
+    /// long as the turn lasts. None if few bytes are missing, or if there is no memory.
+    pub fn reserve(&self, store: &PendingStore<'_>, missing: usize, mut room: Room) -> Option<Reservation> {
+        let mut decoded = [0; _];
+        let key = if store.is_base64 { decode_key(store.key, &mut decoded)? } else { store.key };
         let (has_flags, has_cas) = (store.flags != 0, store.has_cas);
         let shape = ItemShape { key_len: key.len(), value_len: store.length, has_flags, has_cas };
         // A small remainder is collected in the input buffer.
-        (missing >= LARGE_VALUE).then(|| self.tenant.cache.reserve(&shape)).flatten()
+        if missing < LARGE_VALUE {
+            return None;
+        }
+        if store.length > MAX_ROOM_AT_ONCE && !self.tenant.cache.make_room(&shape, self.work_left(), &mut room) {
+            return Some(Reservation::Begun(room));
+        }
+        drop(room);
+        self.tenant.cache.reserve(&shape).map(Box::new).map(Reservation::Made)
     }
 
     /// The executor for the one command whose value is in `reserved`.

@@ -23,6 +23,7 @@ use crate::limits::connections::ConnectionPermit;
 use crate::limits::slow_clients::{Progress, ProgressCheck};
 use crate::options::Binding;
 use relativist_memcache::{Decoder, Limits, LoginDecoder, Protocol, binary};
+use relativist_store::Room;
 use std::io;
 use std::sync::Arc;
 pub(super) use step::Ending;
@@ -65,9 +66,8 @@ pub(super) struct Connection {
     /// Whether the backend has not sent all of the output yet.
     is_sending: bool,
     pending: Pending,
-    /// Whether the cache had no memory to receive the value of the current store into. Then it is
-    /// not asked again for each piece of the value.
-    reservation_failed: bool,
+    /// The room for the value of the current store.
+    room: Making,
     progress_check: ProgressCheck,
 }
 
@@ -85,6 +85,16 @@ enum Phase {
     Watching(Arc<Subscription>),
     /// Executes nothing more.
     Closing(Ending),
+}
+
+/// Room for a large value that has not arrived completely, and has no memory of the cache yet.
+enum Making {
+    /// None was asked for.
+    None,
+    /// More is made in the next turn.
+    Room(Room),
+    /// The cache had no memory for it. It is not asked again for each piece of the value.
+    Refused,
 }
 
 /// The protocol of a connection, and the state of its decoder.
@@ -156,7 +166,7 @@ impl Connection {
             output: Output::default(),
             is_sending: false,
             pending: Pending::None,
-            reservation_failed: false,
+            room: Making::None,
             progress_check: ProgressCheck::default(),
         }
     }

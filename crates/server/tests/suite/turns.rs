@@ -1,10 +1,11 @@
 //! What the turn of a client may take of the time of others, counted in work, not in time.
 
 use crate::admin::metrics;
-use crate::harness::{Io, on_each_backend};
+use crate::harness::{Io, on_each_backend, stat};
 
 on_each_backend! {
     no_command_takes_much_longer_than_a_turn
+    the_announcement_of_a_large_value_evicts_nothing
 }
 
 /// In seconds: 200 us, and one step: a copy of the value, and the sweep of the blocks that make
@@ -41,4 +42,31 @@ fn no_command_takes_much_longer_than_a_turn(io: Io) {
         let longest = metrics(&server)["longest_turn_seconds"];
         assert!(longest <= LONGEST, "{requests:.30}: {longest}");
     }
+}
+
+/// Several turns make room for a value larger than a MiB, and none before an eighth of it has
+/// arrived.
+fn the_announcement_of_a_large_value_evicts_nothing(io: Io) {
+    let server = io.start("-t 1 -m 64 -I 8m --admin 0");
+    let mut client = server.connect();
+    let value = "x".repeat(500);
+    let sets: String = (0..1_000).map(|item| format!("set {item}-# 0 0 500 noreply\r\n{value}\r\n")).collect();
+    let is_full = |round: u32| {
+        client.ask(format!("{}mn\r\n", sets.replace('#', &round.to_string())), "MN\r\n");
+        stat(&mut client, "evictions") > 0
+    };
+    assert!((0..1_000).any(is_full));
+    let before = stat(&mut client, "evictions");
+    let large = 6 << 20;
+    let mut announcing = server.connect();
+    announcing.send(format!("set large 0 0 {large}\r\n"));
+    announcing.send(vec![b'y'; 700_000]);
+    (0..20).for_each(|_| client.ask("mn\r\n", "MN\r\n"));
+    assert_eq!(stat(&mut client, "evictions"), before);
+    announcing.send(vec![b'y'; large - 700_000]);
+    announcing.ask("\r\n", "STORED\r\n");
+    assert!(stat(&mut client, "evictions") > before);
+    let longest = metrics(&server)["longest_turn_seconds"];
+    // The sweep of one block is a step. It takes about 100 of them, or 3 ms.
+    assert!(longest <= 0.000_5, "{longest}");
 }

@@ -13,7 +13,12 @@ use crate::item::new::{ItemInit, New, Value};
 use crate::item::status::Status;
 use crate::item::unlinked::UnlinkedItem;
 use crate::memory::request::{AllocContext, OutOfMemory};
+use crate::memory::room::Room;
 use crate::sizing::Kind;
+use crate::work;
+
+/// The steps that [`Cache::make_room`] may take, besides those in proportion to the size.
+const MAX_STEPS: usize = 32;
 
 /// Why a step cannot be taken.
 enum Obstacle {
@@ -170,6 +175,28 @@ impl Cache {
         let layout = Layout::of(shape, false);
         let pinned = self.with_room(|| self.store.allocator.pin_new(layout.footprint(), || self.store.table_charge()));
         pinned.ok().flatten().map(|block_ref| ReservedValue::new(block_ref, layout))
+    }
+
+    /// Makes room for a large value that has been announced, for about `most` units of
+    /// [work](crate::work), so that [`reserve`](Self::reserve) has little to evict. Returns whether
+    /// there is room, or there will be none; call it again otherwise. No other store takes the room
+    /// that was made so far. Drop the room just before the call of `reserve`.
+    pub fn make_room(&self, shape: &ItemShape, most: u64, room: &mut Room) -> bool {
+        let (start, size) = (work::done(), Layout::of(shape, false).footprint());
+        let block = self.store.allocator.capacity;
+        loop {
+            let missing = self.store.allocator.set_aside(size, room);
+            // Twice as many blocks as are needed are enough, unless others take what becomes free.
+            let is_late = room.steps > 2 * size / block + MAX_STEPS;
+            // Room for any small item is an ordinary block.
+            if missing == 0 || is_late || !self.store.make_room(1, &mut Effort::default()) {
+                return true;
+            }
+            room.steps += 1;
+            if work::done().wrapping_sub(start) >= most {
+                return false;
+            }
+        }
     }
 
     /// Writes a new item for `new` under `key`. `present` is the value of the item that it

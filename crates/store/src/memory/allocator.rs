@@ -33,6 +33,7 @@ use crate::memory::block::{Block, HEADER};
 use crate::memory::block_ref::{BlockRef, LARGE_VALUE, PinnedBlocks};
 use crate::memory::pool::{BlockPool, Source, Swept, Victim};
 use crate::memory::request::{AllocContext, OutOfMemory};
+use crate::memory::room::Room;
 use crate::memory::sum::BlockSum;
 use crate::policy::{self, EvictFor};
 use crate::usage::{MemoryUse, SweepStats};
@@ -341,6 +342,19 @@ impl ItemAllocator {
             // SAFETY: this thread has checked out the block, and no other thread has it.
             unsafe { BlockRef::of_new(block, &self.pinned) }
         }))
+    }
+
+    /// Sets room aside for an item of `size` bytes, as far as there is any. Returns the number of
+    /// bytes that are missing; none if there may be no such item, because too much is pinned.
+    pub(crate) fn set_aside(&self, size: usize, room: &mut Room) -> usize {
+        let need = self.block_for(size);
+        let mut pool = self.pool();
+        let others = pool.aside() - room.bytes();
+        if !self.pinned.allows_writer(need + others) {
+            return 0;
+        }
+        pool.set_aside(need.saturating_sub(room.bytes()), room);
+        need.saturating_sub(room.bytes())
     }
 
     /// Takes back a released block with an item of `size` bytes, which is pending and may be

@@ -10,6 +10,7 @@ use crate::memory::block::{Block, HEADER, NEVER, Place};
 use crate::memory::block_ref::PinnedBlocks;
 use crate::memory::free::FreeBlocks;
 use crate::memory::request::{AllocContext, OutOfMemory};
+use crate::memory::room::{Aside, Room};
 use crate::memory::sum::BlockSum;
 use crate::policy::{self, EvictFor, MeanSizes};
 use crate::usage::SweepStats;
@@ -65,6 +66,8 @@ pub(crate) struct BlockPool {
     reachable: usize,
     /// The thread that has a reservation, and its bytes. No other thread may take these.
     reservation: Option<(ThreadId, usize)>,
+    /// Bytes set aside for values that are announced.
+    aside: Aside,
     refusal: Option<Refusal>,
     /// The place of the next search for slightly fragmented blocks (a queue and a number), and the
     /// number of blocks examined since the last one was found.
@@ -154,6 +157,7 @@ impl BlockPool {
             target: limit,
             reachable: usize::MAX,
             reservation: None,
+            aside: Aside::default(),
             refusal: None,
             slightly_fragmented: (0, 0),
             looked_at: 0,
@@ -221,7 +225,19 @@ impl BlockPool {
     /// that are kept for them.
     pub(crate) fn room(&self, is_moving: bool) -> usize {
         let kept = if is_moving { 0 } else { self.kept() };
-        (self.usable() + self.free.bytes()).saturating_sub(self.taken() + self.reserved_by_others() + kept)
+        let refused = self.reserved_by_others() + self.aside.bytes() + kept;
+        (self.usable() + self.free.bytes()).saturating_sub(self.taken() + refused)
+    }
+
+    /// Sets aside up to `most` more bytes that are free or become free. No store takes them.
+    pub(crate) fn set_aside(&mut self, most: usize, room: &mut Room) {
+        let more = self.room(false).min(most);
+        room.add(more, &self.aside);
+    }
+
+    /// The bytes that are set aside.
+    pub(crate) fn aside(&self) -> usize {
+        self.aside.bytes()
     }
 
     /// The bytes kept for items that move: free, or not mapped yet.
@@ -235,7 +251,7 @@ impl BlockPool {
     pub(crate) fn is_contended(&self, evicts: bool) -> bool {
         let has_pending = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_pending());
         let is_written_to = has_pending(&self.compactable) || evicts && self.queues.iter().any(has_pending);
-        self.checked_out > 0 || self.reserved_by_others() > 0 || is_written_to
+        self.checked_out > 0 || self.reserved_by_others() > 0 || self.aside() > 0 || is_written_to
     }
 
     /// Bytes of swept blocks that wait for readers.

@@ -7,9 +7,10 @@
 //! value is received directly into memory of the cache.
 
 use super::step::{Action, Ending, Executed, Pending, binary_step, first_step, login_step, text_step};
-use super::{Codec, Connection, OUTPUT_LIMIT, Phase};
-use crate::execute::{ConnectionState, Executor, Extent, Login, Outcome, trace};
+use super::{Codec, Connection, Making, OUTPUT_LIMIT, Phase};
+use crate::execute::{ConnectionState, Executor, Extent, Login, MAX_ROOM_AT_ONCE, Outcome, Reservation, trace};
 use relativist_memcache::{Protocol, binary};
+use relativist_store::Room;
 
 /// Bytes after a value in the text protocol.
 const TEXT_END: usize = b"\r\n".len();
@@ -91,7 +92,9 @@ impl Connection {
     fn apply(&mut self, executor: &Executor<'_>, executed: Executed) -> u32 {
         let Executed { count, consumed, action } = executed;
         self.input.consume(consumed);
-        self.reservation_failed &= matches!(action, Action::Wait { .. });
+        if !matches!(self.room, Making::None) && !matches!(action, Action::Wait { .. }) {
+            self.room = Making::None;
+        }
         match action {
             Action::Continue => return count,
             Action::Wait { may_reserve } => {
@@ -158,25 +161,38 @@ impl Connection {
     /// that the rest is received directly into that memory.
     #[cold]
     fn reserve_value(&mut self, executor: &Executor<'_>) {
-        if self.reservation_failed {
-            return;
-        }
+        let room = match std::mem::replace(&mut self.room, Making::Refused) {
+            Making::None => Room::default(),
+            Making::Room(room) => room,
+            Making::Refused => return,
+        };
         let input = self.input.unread();
         let pending_store = match &self.codec {
             Codec::Text(decoder) => decoder.pending_store(input),
             Codec::Binary(decoder) => decoder.pending_store(input),
             Codec::Undecided | Codec::Login(_) => None,
         };
-        let Some(store) = pending_store else { return };
-        let missing = (store.front + store.length).saturating_sub(input.len());
-        let Some(reserved) = executor.reserve(&store, missing) else {
-            self.reservation_failed = true;
+        let Some(store) = pending_store else {
+            self.room = Making::None;
             return;
         };
-        let (front, length) = (input[..store.front].into(), store.front);
-        self.pending = Pending::Store(front);
-        self.input.consume(length);
-        self.input.expect(Box::new(reserved));
+        let missing = (store.front + store.length).saturating_sub(input.len());
+        // An announcement evicts nothing: a client has to send a part of what others lose.
+        let part = store.length.div_ceil(8).min(MAX_ROOM_AT_ONCE);
+        if store.length > MAX_ROOM_AT_ONCE && input.len() < store.front + part {
+            self.room = Making::None;
+            return;
+        }
+        match executor.reserve(&store, missing, room) {
+            Some(Reservation::Made(reserved)) => {
+                let (front, length) = (input[..store.front].into(), store.front);
+                (self.pending, self.room) = (Pending::Store(front), Making::None);
+                self.input.consume(length);
+                self.input.expect(reserved);
+            }
+            Some(Reservation::Begun(room)) => (self.room, self.phase) = (Making::Room(room), Phase::Paused),
+            None => (),
+        }
     }
 
     /// Executes the store that began with `front` and whose value was received into memory of the

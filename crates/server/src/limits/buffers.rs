@@ -86,6 +86,12 @@ impl BufferLimit {
         self.held().sum() > self.limit()
     }
 
+    /// Whether more than half of the limit is held. Then clients that do not take their replies are
+    /// [closed](super::slow_clients) after a time.
+    pub fn is_short(&self) -> bool {
+        self.held().sum() > self.limit() / 2
+    }
+
     /// If the limit is exceeded, returns the buffer size from which on a connection may be closed:
     /// the average over all `connections`. So a worker does not close small connections because
     /// those of other workers are large: the other workers close theirs within a second. Above

@@ -1,9 +1,10 @@
-//! The minimum speed of clients that pin memory of items.
+//! The minimum speed of clients that hold memory which others need.
 //!
 //! A client that receives or sends a large value pins its block of item memory. The memory that all
-//! clients together may pin is bounded, so a slow client takes it from others. How fast a client
-//! could be is unknown. One that moves less than [`MIN_BYTES`] in [`PERIOD`] seconds has stopped,
-//! or wants to keep the memory pinned, and is closed.
+//! clients together may pin is bounded, so a slow client takes it from others. So does a client
+//! that does not take its replies, while the buffers of all clients together are near their limit.
+//! How fast a client could be is unknown. One that moves less than [`MIN_BYTES`] in [`PERIOD`]
+//! seconds has stopped, or wants to keep the memory, and is closed.
 //!
 //! A client has taken the bytes that its kernel has acknowledged, where ours reports that
 //! (`Stream::acknowledged`). Otherwise it has taken the bytes that our kernel has accepted.
@@ -24,22 +25,35 @@ pub(crate) struct Progress {
     pub(crate) bytes: u64,
 }
 
-/// The progress of a client when it last had moved enough bytes, and the second of that.
+/// The number of seconds without [`MIN_BYTES`] after which a client counts as stalled.
+const STALLED: u32 = 3;
+
+/// The progress of a client.
 #[derive(Debug, Default)]
-pub(crate) struct ProgressCheck(Option<(Progress, u32)>);
+pub(crate) struct ProgressCheck {
+    /// The progress when the client last had moved enough bytes, and the second of that.
+    last: Option<(Progress, u32)>,
+    is_stalled: bool,
+}
 
 impl ProgressCheck {
-    /// Notes the progress of a client at `now`, or that it pins nothing. Returns whether the client
-    /// is too slow.
+    /// Whether the client had stalled when its progress was last noted.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Notes the progress of a client at `now`, or that it holds nothing that others need. Returns
+    /// whether the client is too slow.
     pub(crate) fn is_too_slow(&mut self, progress: Option<Progress>, now: u32) -> bool {
-        if let (Some((last, since)), Some(progress)) = (self.0, progress)
+        if let (Some((last, since)), Some(progress)) = (self.last, progress)
             && last.is_sending == progress.is_sending
             // `None` if the bytes are now counted in another way, and are fewer.
             && progress.bytes.checked_sub(last.bytes).is_some_and(|moved| moved < MIN_BYTES)
         {
+            self.is_stalled = now.saturating_sub(since) >= STALLED;
             return now.saturating_sub(since) > PERIOD;
         }
-        self.0 = progress.map(|progress| (progress, now));
+        *self = ProgressCheck { last: progress.map(|progress| (progress, now)), is_stalled: false };
         false
     }
 }

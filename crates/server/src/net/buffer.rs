@@ -249,6 +249,11 @@ impl Output {
         self.replies.len()
     }
 
+    /// Whether a small buffer is enough for the bytes.
+    pub(super) fn is_small(&self) -> bool {
+        self.replies.bytes.len() <= SMALL
+    }
+
     /// Writes what `sink` takes, and returns how much. The buffer is empty when all was taken.
     pub(super) fn drain_into(&mut self, sink: &mut impl Write) -> io::Result<usize> {
         let mut total = 0;
@@ -383,12 +388,20 @@ impl Pool {
         self.outputs.len() + self.small_outputs.len()
     }
 
-    /// Gives storage to an output that has none.
-    pub(super) fn lend_output(&mut self, output: &mut Output) {
-        if output.capacity() == 0 {
-            let large = self.outputs.pop().inspect(|bytes| self.output_bytes -= bytes.capacity());
-            output.replies.bytes = large.or_else(|| self.small_outputs.pop()).unwrap_or_default();
+    /// Gives storage to an output that has none. `is_small` if few bytes are expected: then all of a
+    /// larger storage would count as held until they were sent.
+    pub(super) fn lend_output(&mut self, is_small: bool, output: &mut Output) {
+        if output.capacity() > 0 {
+            return;
         }
+        let large = if is_small { None } else { self.outputs.pop() };
+        output.replies.bytes = match large {
+            Some(bytes) => {
+                self.output_bytes -= bytes.capacity();
+                bytes
+            }
+            None => self.small_outputs.pop().unwrap_or_default(),
+        };
     }
 
     /// Takes back the storage of an input if it is empty. If it has grown, it is freed.

@@ -63,6 +63,8 @@ pub(super) struct Connection {
     /// Whether the client has closed its side.
     has_input_ended: bool,
     output: Output,
+    /// Whether the replies of the last turn fit a small buffer.
+    has_small_replies: bool,
     /// Whether the backend has not sent all of the output yet.
     is_sending: bool,
     pending: Pending,
@@ -164,6 +166,7 @@ impl Connection {
             input: Input::default(),
             has_input_ended: false,
             output: Output::default(),
+            has_small_replies: true,
             is_sending: false,
             pending: Pending::None,
             room: Making::None,
@@ -205,7 +208,7 @@ impl Connection {
         pool: &mut Pool,
         max_requests: u32,
     ) -> io::Result<NextState> {
-        pool.lend_output(&mut self.output);
+        pool.lend_output(self.has_small_replies, &mut self.output);
         let next = self.transfer_and_execute(executor, backend, pool, max_requests);
         pool.take_back_input(&mut self.input);
         pool.take_back_output(&mut self.output);
@@ -239,6 +242,7 @@ impl Connection {
         }
         let was_watching = self.subscription().is_some();
         self.execute(executor, max_requests);
+        self.has_small_replies = self.output.is_small();
         let is_paused = matches!(self.phase, Phase::Paused);
         self.takes_long = is_paused && (executor.has_turn_ended() || matches!(self.pending, Pending::Dump(_)));
         if self.input.is_expecting() {
@@ -317,13 +321,19 @@ impl Connection {
         self.input.pins_memory() || self.output.pins_memory() || backend.pins_memory(self.key)
     }
 
-    /// Whether its client pins memory of items and is too slow. Call this often.
-    pub(super) fn is_too_slow<B: Backend>(&mut self, backend: &B, now: u32) -> bool {
-        let progress = self.pins_memory(backend).then(|| {
+    /// Whether its client pins memory of items, or does not take its replies while buffers
+    /// `are_short`, and is too slow. Call this once a second.
+    pub(super) fn is_too_slow<B: Backend>(&mut self, backend: &B, are_short: bool, now: u32) -> bool {
+        let progress = (self.pins_memory(backend) || are_short && self.is_sending).then(|| {
             let (received, taken) = backend.moved(self.key);
             // Nothing is received before the client has taken its replies.
             Progress { is_sending: self.is_sending, bytes: if self.is_sending { taken } else { received } }
         });
         self.progress_check.is_too_slow(progress, now)
+    }
+
+    /// Whether its client had stalled when [`is_too_slow`](Self::is_too_slow) was last called.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.progress_check.is_stalled()
     }
 }

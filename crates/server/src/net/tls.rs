@@ -153,7 +153,7 @@ impl<B: Backend> Backend for Tls<B> {
         // The rest of the last piece goes first.
         let mut is_sent = !channel.is_sending || self.inner.send(key, pool, &mut channel.sending)?;
         if is_sent && failure.is_none() && !output.is_empty() {
-            pool.lend_output(&mut channel.sending);
+            pool.lend_output(output.is_small(), &mut channel.sending);
             channel.encrypt(output)?;
         }
         is_sent = is_sent && self.inner.send(key, pool, &mut channel.sending)?;

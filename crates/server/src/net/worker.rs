@@ -272,7 +272,8 @@ impl<B: Backend> Worker<B> {
         self.backend.start()?;
         loop {
             let has_limits = self.idle_timeout > 0 || self.shared.tls.is_some();
-            let max_wait = (has_limits || self.pins_memory).then_some(SILENCE_CHECK);
+            let are_slow_closed = self.pins_memory || self.shared.buffer_limit.is_short();
+            let max_wait = (has_limits || are_slow_closed).then_some(SILENCE_CHECK);
             let timeout = if self.turns.is_empty() { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             if !self.shared.gate.pass() {
@@ -463,7 +464,7 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Closes the connections with the largest buffers while all buffers together exceed their
-    /// limit. True if one was closed.
+    /// limit: first those whose clients have stalled. True if one was closed.
     fn enforce_buffer_limit(&mut self) -> bool {
         self.usage.publish(&self.shared.buffer_limit);
         if !self.shared.buffer_limit.is_exceeded() {
@@ -472,8 +473,9 @@ impl<B: Backend> Worker<B> {
         let shared = Arc::clone(&self.shared);
         let mut has_closed = false;
         while let Some(least) = shared.buffer_limit.excess(shared.connection_limit.open()) {
-            let largest = self.slots.iter().max_by_key(|(_, connection)| connection.counted.sum());
-            let Some((key, _)) = largest.filter(|(_, connection)| connection.counted.sum() >= least) else { break };
+            let large = self.slots.iter().filter(|(_, connection)| connection.counted.sum() >= least);
+            let largest = large.max_by_key(|(_, connection)| (connection.is_stalled(), connection.counted.sum()));
+            let Some((key, _)) = largest else { break };
             has_closed = true;
             shared.buffer_limit.note_closed();
             self.log_reason(key, format_args!("the buffers of all connections exceed their limit"));
@@ -535,21 +537,26 @@ impl<B: Backend> Worker<B> {
             self.counters.idle_kicks.bump();
             self.close(key, "idle_timeout");
         }
-        if self.pins_memory {
+        if self.pins_memory || self.shared.buffer_limit.is_short() {
             self.close_slow(now);
         }
     }
 
-    /// Closes connections that pin memory of items and are too slow.
+    /// Closes connections that hold memory which others need and are too slow.
     fn close_slow(&mut self, now: u32) {
-        let Worker { slots, backend, .. } = self;
-        let is_slow = |(key, connection): (usize, &mut Connection)| connection.is_too_slow(backend, now).then_some(key);
-        for key in slots.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
-            self.log_reason(
-                key,
-                format_args!("it transferred less than {MIN_BYTES} bytes in {PERIOD} s while it pinned large values"),
-            );
-            self.counters.idle_kicks.bump();
+        let Worker { slots, backend, shared, .. } = self;
+        let are_short = shared.buffer_limit.is_short();
+        let is_slow = |(key, connection): (usize, &mut Connection)| {
+            connection.is_too_slow(backend, are_short, now).then(|| (key, connection.pins_memory(backend)))
+        };
+        for (key, pins_memory) in slots.iter_mut().filter_map(is_slow).collect::<Vec<_>>() {
+            let what = if pins_memory { "it pinned large values" } else { "buffers were short" };
+            self.log_reason(key, format_args!("it transferred less than {MIN_BYTES} bytes in {PERIOD} s while {what}"));
+            if pins_memory {
+                self.counters.idle_kicks.bump();
+            } else {
+                self.shared.buffer_limit.note_closed();
+            }
             self.close(key, "idle_timeout");
         }
         self.pins_memory = self.slots.iter().any(|(_, connection)| connection.pins_memory(&self.backend));

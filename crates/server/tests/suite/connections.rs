@@ -453,6 +453,11 @@ fn slow_connections_hold_bounded_memory(io: Io) {
     for client in &mut modest {
         client.ask("45678\r\n", "STORED\r\n");
     }
+    // Replies in flight to honest clients do not take the place of those that nobody reads.
+    for _ in 0..20 {
+        modest.iter_mut().for_each(|client| client.send("set small 0 0 1 noreply\r\nx\r\nget small\r\n"));
+        modest.iter_mut().for_each(|client| client.expect("VALUE small 0 1\r\nx\r\nEND\r\n"));
+    }
     drop(slow);
     wait_until("free buffers", || held(&mut idle) < 1 << 20);
     idle.ask("get big\r\n", format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));

@@ -11,7 +11,7 @@ mod set;
 use super::CLASS;
 use super::{Executor, Replies, Session};
 use relativist_memcache::{Meta, MetaFlags, MetaVerb, encode_key};
-use relativist_store::{Lookup, Marks};
+use relativist_store::{Expiry, Lookup, Marks};
 use std::io::Write as _;
 
 /// A command with checked flags and decoded key.
@@ -35,6 +35,16 @@ impl Request<'_, '_> {
     /// The marks of an item that this command creates.
     fn marks(&self) -> Marks {
         if self.flags.has_base64_key() { Marks::ENCODED_KEY } else { Marks::NONE }
+    }
+
+    /// The expiry of an item that this command creates: the last of the flags `N` and `T` sets it.
+    fn created_expiry(&self, now: u32) -> Expiry {
+        let exptimes = self.meta.words().filter_map(|word| match word[0] {
+            b'N' => self.flags.vivify,
+            b'T' => self.flags.exptime,
+            _ => None,
+        });
+        exptimes.last().map_or(Expiry::NEVER, |exptime| Expiry::from_protocol(exptime, now))
     }
 
     /// The CAS value that the client sets for the new item. A client that sends 0 sets none.
@@ -113,6 +123,12 @@ fn append_number(out: &mut Vec<u8>, letter: u8, number: u64) {
         out.push(letter);
     }
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// The time to live that an expiry of the protocol sets, in seconds; none if it is unlimited.
+fn ttl_of(exptime: i32, now: u32) -> Option<u32> {
+    let expiry = Expiry::from_protocol(exptime, now);
+    (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
 }
 
 fn append_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {

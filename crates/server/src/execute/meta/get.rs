@@ -6,7 +6,7 @@
 //! The first client wins, which is decided under the lock of the key. The command takes this lock
 //! only if the client may win, or to change the expiry. Otherwise it is a lookup without a lock.
 
-use super::{Request, append_key, append_number, append_ttl, append_word};
+use super::{Request, append_key, append_number, append_ttl, append_word, ttl_of};
 use crate::execute::{Executor, Replies, Session};
 use relativist_memcache::reply;
 use relativist_store::{Change, Expiry, Hit, Lookup, Marks, New, Present, Value};
@@ -29,12 +29,21 @@ struct Before {
     marks: Marks,
     /// Whether this client is to renew the item.
     wins: bool,
+    /// Whether the command created the item.
+    is_created: bool,
 }
 
 impl Before {
     fn of(item: &Hit<'_>, request: &Request<'_, '_>, wins: bool) -> Before {
         let cas = request.flags.compare.map(|_| item.cas());
-        Before { cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins }
+        Before { cas, ttl: item.ttl(), idle: item.idle, marks: item.marks, wins, is_created: false }
+    }
+
+    /// The state of an item that the command created, before its flags set the expiry. This client
+    /// must fill it.
+    fn created(item: &Hit<'_>, request: &Request<'_, '_>) -> Before {
+        let marks = item.marks & Marks::ENCODED_KEY;
+        Before { ttl: None, marks, is_created: true, ..Before::of(item, request, true) }
     }
 }
 
@@ -48,18 +57,12 @@ impl Request<'_, '_> {
         let mut ends_soon = false;
         for word in self.meta.words() {
             match (word[0], self.flags.recache) {
-                (b'T', _) => ttl = self.new_ttl(hit.now),
+                (b'T', _) => ttl = self.flags.exptime.and_then(|exptime| ttl_of(exptime, hit.now)),
                 (b'R', Some(limit)) => ends_soon |= ttl.is_some_and(|ttl| i64::from(ttl) < limit.into()),
                 _ => (),
             }
         }
         ends_soon || hit.marks.has(Marks::STALE)
-    }
-
-    /// The time to live that `T` sets, in seconds; none if it is unlimited or there is no `T`.
-    fn new_ttl(&self, now: u32) -> Option<u32> {
-        let expiry = Expiry::from_protocol(self.flags.exptime?, now);
-        (expiry != Expiry::NEVER).then(|| expiry.to_bits().saturating_sub(now))
     }
 }
 
@@ -116,12 +119,15 @@ impl Executor<'_> {
                     let expiry = flags.exptime.map(|exptime| Expiry::from_protocol(exptime, present.now));
                     Change::Mark { expiry, add, is_access }
                 }
-                (None, Some(exptime)) => Change::Put(New {
-                    expiry: Expiry::from_protocol(exptime, present.now),
-                    cas: request.cas(),
-                    marks: request.marks() | Marks::WON,
-                    ..New::plain(0, Value::Whole(b""))
-                }),
+                (None, Some(_)) => {
+                    let fetched = if flags.is_peek() { Marks::NONE } else { Marks::FETCHED };
+                    Change::Put(New {
+                        expiry: request.created_expiry(present.now),
+                        cas: request.cas(),
+                        marks: request.marks() | Marks::WON | fetched,
+                        ..New::plain(0, Value::Whole(b""))
+                    })
+                }
                 (None, None) => Change::Mark { expiry: None, add: Marks::NONE, is_access: !flags.is_peek() },
             };
             (change, present.lookup)
@@ -129,9 +135,7 @@ impl Executor<'_> {
         let lookup = self.tenant.cache.update(request.key, decide, |hit| {
             *size = hit.value.len();
             let Some(old) = before.get() else {
-                // The command created the item, and this client must fill it.
-                let created = Before { marks: hit.marks & Marks::ENCODED_KEY, ..Before::of(&hit, request, true) };
-                return self.append_found(request, created, &hit, out);
+                return self.append_found(request, Before::created(&hit, request), &hit, out);
             };
             // If the first lookup found the same item, it was itself an access: report what it saw.
             let seen = seen.as_ref().filter(|seen| seen.number == hit.number());
@@ -164,10 +168,12 @@ impl Executor<'_> {
             out.extend_from_slice(b"HD");
         }
         let mut ttl = old.ttl;
+        let flags = &request.flags;
         for word in request.meta.words() {
             match word[0] {
                 b'O' => append_word(out, word),
-                b'T' => ttl = new.ttl(),
+                b'N' if old.is_created => ttl = flags.vivify.and_then(|exptime| ttl_of(exptime, new.now)),
+                b'T' => ttl = flags.exptime.and_then(|exptime| ttl_of(exptime, new.now)),
                 b'c' => append_number(out, b'c', self.visible(new.cas())),
                 b'f' => append_number(out, b'f', new.flags.into()),
                 b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),

@@ -96,13 +96,13 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether a CAS value that is not the item's is older. Those that the cache has given to a key
+    /// Whether a CAS value that is not the item's is older. 0 is no CAS value. Those that the cache has given to a key
     /// do not rise. But once the item has one of them, all others were given to earlier items, or
     /// not to this key.
     fn is_older(&self, cas: u64, item: &Hit<'_>) -> bool {
         let is_from_client = item.marks.has(Marks::CLIENT_CAS);
         let newest = if is_from_client { item.cas() } else { self.tenant.cache.last_cas() };
-        !self.shared.options.disable_cas && cas <= newest
+        cas != 0 && !self.shared.options.disable_cas && cas <= newest
     }
 
     /// Executes an `ms` in mode append or prepend.
@@ -116,7 +116,8 @@ impl Executor<'_> {
             let expiry = Expiry::from_protocol(exptime, present.now);
             return (Change::Put(New { expiry, ..self.new_item(request, present.now) }), Ending::Done);
         };
-        if flags.compare.is_some_and(|cas| cas != self.visible(item.cas())) {
+        // Unlike a store in mode set, this does not compare with 0.
+        if flags.compare.is_some_and(|cas| cas != 0 && cas != self.visible(item.cas())) {
             return (Change::Keep, Ending::Exists);
         }
         if self.is_too_large(key, item.value.len() + meta.value.len()) {

@@ -94,7 +94,7 @@ impl Executor<'_> {
         self.record_lookup(session, key);
         let lookup = self.tenant.cache.peek(key, |hit| {
             out.extend_from_slice(b"ME ");
-            if hit.marks.has(Marks::ENCODED_KEY) {
+            if shows_encoded(key, hit.marks) {
                 encode_key(out, key)
             } else {
                 out.extend_from_slice(key)
@@ -136,6 +136,12 @@ fn append_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {
         Some(ttl) => append_number(out, b't', ttl.into()),
         None => out.extend_from_slice(b" t-1"),
     }
+}
+
+/// Whether replies show the key of an item in base64, because a client stored it so, or because the
+/// key would end the word or the line.
+fn shows_encoded(key: &[u8], marks: Marks) -> bool {
+    marks.has(Marks::ENCODED_KEY) || key.iter().any(|byte| matches!(byte, b' ' | b'\n'))
 }
 
 fn append_key(out: &mut Vec<u8>, key: &[u8], is_encoded: bool) {

@@ -49,7 +49,7 @@ transcripts! {
     malformed: "malformed", 87;
     meta_arith: "meta-arith", 119;
     meta_base64: "meta-base64", 58;
-    meta_corners: "meta-corners", 25;
+    meta_corners: "meta-corners", 35;
     meta_delete: "meta-delete", 77;
     meta_get: "meta-get", 179;
     meta_set: "meta-set", 184;
@@ -90,6 +90,26 @@ fn keys_with_line_ends_are_encoded_in_dumps() {
 < ITEM a%0D%0Ab [1 b; 0 s]\r\nEND\r\n
 ",
         4,
+    );
+}
+
+/// memcached would write this key unencoded after the `append`, and so break the line.
+#[test]
+fn keys_with_blanks_stay_encoded_when_items_are_replaced() {
+    play_on_each(
+        r"
+> ms YSBi 1 b\r\n
+> 1\r\n
+< HD\r\n
+
+> ms YSBi 1 b MA\r\n
+> 2\r\n
+< HD\r\n
+
+> mg YSBi b k\r\n
+< HD kYSBi b\r\n
+",
+        3,
     );
 }
 

@@ -120,18 +120,17 @@ impl Hit<'_> {
         (self.expiry != Expiry::NEVER).then(|| self.expiry.to_bits().saturating_sub(self.now))
     }
 
-    /// The item that replaces this one when its number becomes `number`. A client that has won the
-    /// right to renew a stale item keeps it if the text does not grow.
+    /// The item that replaces this one when its number becomes `number`. It keeps the marks if the
+    /// text does not grow: then memcached changes the item in place.
     pub fn counted<'a>(&self, number: u64) -> New<'a> {
         let fits = decimal_digits(number) <= self.value.len();
-        let keeps =
-            if fits { Marks::FETCHED | Marks::STALE | Marks::WON | Marks::ENCODED_KEY } else { Marks::ENCODED_KEY };
-        self.successor(Value::Number(number), keeps)
+        let all = Marks::FETCHED | Marks::STALE | Marks::WON | Marks::ENCODED_KEY;
+        self.successor(Value::Number(number), if fits { all } else { Marks::NONE })
     }
 
     /// The item that replaces this one when its value is extended.
     pub fn joined<'a>(&self, value: Value<'a>) -> New<'a> {
-        self.successor(value, Marks::ENCODED_KEY)
+        self.successor(value, Marks::NONE)
     }
 
     /// The item that replaces this one with another value, the same flags and expiry, and those of

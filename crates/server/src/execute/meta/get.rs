@@ -6,7 +6,7 @@
 //! The first client wins, which is decided under the lock of the key. The command takes this lock
 //! only if the client may win, or to change the expiry. Otherwise it is a lookup without a lock.
 
-use super::{Request, append_key, append_number, append_ttl, append_word, ttl_of};
+use super::{Request, append_key, append_number, append_ttl, append_word, shows_encoded, ttl_of};
 use crate::execute::{Executor, Replies, Session};
 use relativist_memcache::reply;
 use relativist_store::{Change, Expiry, Hit, Lookup, Marks, New, Present, Value};
@@ -177,7 +177,7 @@ impl Executor<'_> {
                 b'c' => append_number(out, b'c', self.visible(new.cas())),
                 b'f' => append_number(out, b'f', new.flags.into()),
                 b'h' => append_number(out, b'h', old.marks.has(Marks::FETCHED).into()),
-                b'k' => append_key(out, new.key, new.marks.has(Marks::ENCODED_KEY)),
+                b'k' => append_key(out, new.key, shows_encoded(new.key, new.marks)),
                 b'l' => append_number(out, b'l', old.idle.into()),
                 b's' => append_number(out, b's', new.value.len() as u64),
                 b't' => append_ttl(out, ttl),

@@ -88,9 +88,6 @@ pub struct MetaFlags {
     pub delta: u64,
     /// `J`: the value of an item created on a miss.
     pub initial: u64,
-    /// Whether the token of `O` is too long. Only `ms` sets this, because it stores nevertheless;
-    /// the other commands are rejected.
-    pub is_opaque_too_long: bool,
     /// `M`: the mode of `ms` and `ma`.
     pub mode: MetaMode,
 }
@@ -167,7 +164,8 @@ impl<'b> Meta<'b> {
     /// Checks the flags.
     ///
     /// # Errors
-    /// Returns the first error in the flags or the key. Answer it with [`RequestError::reply`].
+    /// Returns the error in the flags or the key that memcached would report. Answer it with
+    /// [`RequestError::reply`].
     pub fn flags(&self) -> Result<MetaFlags, RequestError> {
         self.check_line()?;
         if self.sent_key.len() > MAX_KEY {
@@ -183,25 +181,32 @@ impl<'b> Meta<'b> {
             cas: None,
             delta: 1,
             initial: 0,
-            is_opaque_too_long: false,
             mode: if self.verb == MetaVerb::Arithmetic { MetaMode::Increment } else { MetaMode::Set },
         };
-        for word in self.words() {
-            flags.take(word).map_err(|error| self.for_this_verb(error))?;
+        self.take_words(&mut flags).map_err(|error| self.for_this_verb(error))?;
+        // Errors in any other flag take precedence over errors in these two.
+        for word in self.words().filter(|word| word[0] == b'M') {
+            self.take_mode(&word[1..], &mut flags)?;
         }
-        // In a second pass, because an error in any other flag takes precedence over errors in
-        // these two.
+        let is_too_long = |word: &[u8]| word[0] == b'O' && word.len() > MAX_OPAQUE;
+        if self.words().any(is_too_long) { Err(RequestError::OpaqueTooLong) } else { Ok(flags) }
+    }
+
+    /// Reads all flags. Like memcached, stops at a flag that is unknown or was sent before. Of other
+    /// errors the last one counts.
+    fn take_words(&self, flags: &mut MetaFlags) -> Result<(), RequestError> {
+        let mut outcome = Ok(());
         for word in self.words() {
-            match word[0] {
-                // memcached notices this error when it writes the reply to an `ms`, after the
-                // store.
-                b'O' if word.len() > MAX_OPAQUE && self.verb == MetaVerb::Set => flags.is_opaque_too_long = true,
-                b'O' if word.len() > MAX_OPAQUE => return Err(RequestError::OpaqueTooLong),
-                b'M' => self.take_mode(&word[1..], &mut flags)?,
-                _ => (),
+            match flags.take(word) {
+                Err(error @ (RequestError::DuplicateFlag | RequestError::InvalidFlag)) => return Err(error),
+                Err(error) => outcome = Err(error),
+                Ok(()) if word[0] == b'b' && decode_key(self.sent_key, &mut [0; MAX_KEY]).is_none() => {
+                    outcome = Err(RequestError::BadKeyEncoding);
+                }
+                Ok(()) => (),
             }
         }
-        Ok(flags)
+        outcome
     }
 
     fn take_mode(&self, token: &[u8], flags: &mut MetaFlags) -> Result<(), RequestError> {

@@ -16,7 +16,11 @@ pub(crate) fn get(args: Words<'_>, with_cas: bool) -> Result<Command<'_>, Reject
 /// `gat EXPTIME KEY+`, `gats EXPTIME KEY+`
 pub(crate) fn get_and_touch(mut args: Words<'_>, with_cas: bool) -> Result<Command<'_>, Rejection> {
     let exptime = args.next().ok_or(MISSING_ARGUMENT)?;
-    let keys = Keys::new(args.into_rest()).map_err(Rejection::answered)?;
+    let rest = args.into_rest();
+    if rest.is_empty() {
+        return Err(MISSING_ARGUMENT);
+    }
     let exptime = number::signed_32(exptime).ok_or(Rejection::answered(RequestError::InvalidExptime))?;
+    let keys = Keys::new(rest).map_err(Rejection::answered)?;
     Ok(Command::GetAndTouch { exptime, keys, with_cas })
 }

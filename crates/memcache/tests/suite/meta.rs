@@ -38,15 +38,6 @@ fn defaults() {
     assert_eq!((flags.delta, flags.initial, flags.mode, flags.exptime), (1, 0, MetaMode::Increment, None));
 }
 
-/// An `ms` with a long opaque token stores the value, and is then answered by an error.
-#[test]
-fn a_set_with_a_long_opaque_is_a_command() {
-    for (length, is_too_long) in [(31, false), (32, true)] {
-        let Event::Meta { flags, .. } = meta(&format!("ms a 0 O{}\r\n", "x".repeat(length))) else { panic!() };
-        assert_eq!(flags.is_opaque_too_long, is_too_long);
-    }
-}
-
 #[test]
 fn each_bad_flag_has_its_error() {
     assert_eq!(error("mg a v v"), RequestError::DuplicateFlag);
@@ -63,6 +54,22 @@ fn each_bad_flag_has_its_error() {
     assert_eq!(error("ma a v v"), RequestError::InvalidOrDuplicateFlag);
     assert_eq!(error("ma a Mx"), RequestError::InvalidArithmeticMode);
     assert_eq!(error("mg a b"), RequestError::BadKeyEncoding);
+}
+
+#[test]
+fn of_several_errors_one_is_reported() {
+    assert_eq!(error("mg a Cx v v"), RequestError::DuplicateFlag);
+    assert_eq!(error("mg a Cx z"), RequestError::InvalidFlag);
+    assert_eq!(error("mg a z v v"), RequestError::InvalidFlag);
+    assert_eq!(error("mg a v v z"), RequestError::DuplicateFlag);
+    assert_eq!(error("mg a Cx Dx"), RequestError::InvalidDeltaToken);
+    assert_eq!(error("mg a Dx Cx"), RequestError::BadToken);
+    assert_eq!(error("mg a Cx b"), RequestError::BadKeyEncoding);
+    assert_eq!(error("mg a b Cx"), RequestError::BadToken);
+    let opaque = format!("O{}", "x".repeat(32));
+    assert_eq!(error(&format!("ma a {opaque} Mx")), RequestError::InvalidArithmeticMode);
+    assert_eq!(error(&format!("ma a {opaque} v v")), RequestError::InvalidOrDuplicateFlag);
+    assert_eq!(error(&format!("mg a {opaque} b")), RequestError::BadKeyEncoding);
 }
 
 #[test]

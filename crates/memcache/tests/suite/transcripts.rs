@@ -213,7 +213,7 @@ fn malformed() {
 fn meta() {
     for (file, compared) in [
         ("meta-get.txt", 60),
-        ("meta-set.txt", 49),
+        ("meta-set.txt", 51),
         ("meta-delete.txt", 14),
         ("meta-arith.txt", 25),
         ("meta-base64.txt", 12),

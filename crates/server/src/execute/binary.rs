@@ -215,9 +215,9 @@ impl Executor<'_> {
                 let expiry = Expiry::from_unsigned(exptime, present.now);
                 (Change::Put(New { expiry, ..New::plain(0, Value::Number(number)) }), Ok(true))
             }
-            Some(item) if compare != 0 && compare != self.visible(item.cas()) => (Change::Keep, Err(Status::Exists)),
             Some(item) => match parse(item.value) {
                 None => (Change::Keep, Err(Status::NotANumber)),
+                Some(_) if compare != 0 && compare != self.visible(item.cas()) => (Change::Keep, Err(Status::Exists)),
                 Some(present) => {
                     number = apply(direction, present, delta);
                     (Change::Put(item.counted(number)), Ok(false))

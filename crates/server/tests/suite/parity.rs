@@ -39,28 +39,6 @@ fn emptying_keeps_the_unique_and_invalidating_does_not() {
     client.ask("flush_all\r\nmg a v\r\n", "OK\r\nEN\r\n");
 }
 
-/// The server notices an opaque token that is too long only when it writes the reply.
-#[test]
-fn a_set_with_a_long_opaque_stores_and_is_answered_by_an_error() {
-    let server = Running::start("-t 1");
-    let mut client = server.connect();
-    let opaque = format!("O{}", "x".repeat(32));
-    let refusal = "CLIENT_ERROR opaque token too long\r\n";
-    client.ask(format!("ms a 1 {opaque}\r\n1\r\n"), refusal);
-    client.ask("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
-    client.ask(format!("ms a 1 q {opaque}\r\n2\r\n"), refusal);
-    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
-    client.ask(format!("ms a 1 ME {opaque}\r\n3\r\n"), refusal);
-    client.ask("get a\r\n", "VALUE a 0 1\r\n2\r\nEND\r\n");
-    client.ask(format!("ms a 1 MX {opaque}\r\n4\r\n"), "CLIENT_ERROR invalid mode for ms M token\r\n");
-    // This value is large enough to be received in place.
-    let large = "5".repeat(100_000);
-    client.send(format!("ms a {} {opaque}\r\n", large.len()));
-    client.ask(format!("{large}\r\n"), refusal);
-    client.ask("mg a s\r\n", format!("HD s{}\r\n", large.len()));
-    client.ask(format!("md a {opaque}\r\nmg a {opaque}\r\nmg a s\r\n"), format!("{refusal}{refusal}HD s100000\r\n"));
-}
-
 fn requests_beyond_the_turn_count_as_yields(io: Io) {
     let server = io.start("-t 1 -R 20");
     let mut client = server.connect();

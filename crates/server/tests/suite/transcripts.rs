@@ -49,7 +49,7 @@ transcripts! {
     malformed: "malformed", 87;
     meta_arith: "meta-arith", 119;
     meta_base64: "meta-base64", 58;
-    meta_corners: "meta-corners", 35;
+    meta_corners: "meta-corners", 65;
     meta_delete: "meta-delete", 77;
     meta_get: "meta-get", 179;
     meta_set: "meta-set", 184;

@@ -3,7 +3,7 @@
 use super::{Ending, Request, append_key, append_number, append_word};
 use crate::execute::observe::Stored;
 use crate::execute::{Executor, Session};
-use relativist_memcache::{MetaMode, RequestError, reply};
+use relativist_memcache::{MetaMode, reply};
 use relativist_store::{Change, Expiry, Hit, Marks, New, Present, Store, Value};
 
 impl Executor<'_> {
@@ -44,7 +44,6 @@ impl Executor<'_> {
         self.record_store(session, key, store, Stored { command: "ms", ttl, size: meta.value.len() }, compares);
         match store {
             Store::OutOfMemory => out.extend_from_slice(reply::OUT_OF_MEMORY),
-            _ if flags.is_opaque_too_long => out.extend_from_slice(RequestError::OpaqueTooLong.reply()),
             Store::Stored if flags.is_quiet() => (),
             Store::Stored => append_stored(request, stored.unwrap_or_default(), out),
             Store::Exists => request.append_status(b"EX", out),

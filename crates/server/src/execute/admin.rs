@@ -18,14 +18,15 @@ impl Executor<'_> {
         let tuning = &self.shared.tuning;
         let is_dump = verb == Admin::LruCrawler && matches!(args.clone().next(), Some(b"metadump" | b"mgdump"));
         let is_own = is_dump || verb == Admin::Watch || (verb == Admin::DebugTime && self.tenant.name.is_empty());
+        let noreply = is_silent(verb, &args);
         if !is_own && self.is_shared() {
-            append_reply(out, args.last() == Some(b"noreply"), NOT_WITH_TENANTS);
+            append_reply(out, noreply, NOT_WITH_TENANTS);
             return Outcome::Done;
         }
         let text = match verb {
             Admin::Shutdown => return self.shutdown(session, args, out),
-            Admin::MemoryLimit => return self.memory_limit(args, out),
-            Admin::Watch => return self.watch(session, args, out),
+            Admin::MemoryLimit => return self.memory_limit(args, noreply, out),
+            Admin::Watch => return self.watch(session, args, noreply, out),
             Admin::LruCrawler => return self.lru_crawler(args, out),
             Admin::Slabs => tuning.slabs(args),
             Admin::Lru => tuning.lru(args),
@@ -33,7 +34,7 @@ impl Executor<'_> {
             Admin::RefreshCerts => return self.refresh_certificates(out),
             Admin::DebugTime => "ERROR\r\n",
         };
-        out.extend_from_slice(text.as_bytes());
+        append_reply(out, noreply, text.as_bytes());
         Outcome::Done
     }
 
@@ -67,9 +68,8 @@ impl Executor<'_> {
         }
     }
 
-    fn memory_limit(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+    fn memory_limit(&self, mut args: Words<'_>, noreply: bool, out: &mut Vec<u8>) -> Outcome<'static> {
         let limit = args.next().and_then(number::unsigned_64);
-        let noreply = args.last() == Some(b"noreply");
         let too_much = format!("MEMLIMIT_ADJUST_FAILED cannot set maxbytes to more than {MAX_MEBIBYTES}m\r\n");
         let reply: &[u8] = match limit {
             None => reply::ERROR,
@@ -88,7 +88,7 @@ impl Executor<'_> {
     }
 
     /// Answers `watch`: the connection receives log lines from now on.
-    fn watch(&self, session: &Session, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+    fn watch(&self, session: &Session, args: Words<'_>, noreply: bool, out: &mut Vec<u8>) -> Outcome<'static> {
         let topics = args.clone().map(Topic::from_name).try_fold(0, |topics, topic| Some(topics | topic? as u8));
         let reply: &[u8] = if self.shared.live.get().disable_watch || matches!(session.transport, Transport::Udp(_)) {
             b"CLIENT_ERROR watch commands not allowed\r\n"
@@ -105,15 +105,15 @@ impl Executor<'_> {
                 }
             }
         };
-        out.extend_from_slice(reply);
+        append_reply(out, noreply, reply);
         Outcome::Done
     }
 
     fn lru_crawler(&self, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let mut words = args.clone();
-        match words.next() {
-            Some(b"metadump") => self.begin_dump("metadump", Dump::meta(), words.next(), out),
-            Some(b"mgdump") => self.begin_dump("mgdump", Dump::commands(), words.next(), out),
+        match (words.next(), words.next(), words.next()) {
+            (Some(b"metadump"), classes, None) => self.begin_dump("metadump", Dump::meta(), classes, out),
+            (Some(b"mgdump"), classes, None) => self.begin_dump("mgdump", Dump::commands(), classes, out),
             _ => {
                 out.extend_from_slice(self.shared.tuning.lru_crawler(args).as_bytes());
                 Outcome::Done
@@ -156,4 +156,14 @@ impl Executor<'_> {
         }
         "OK\r\n"
     }
+}
+
+/// Whether a command ends in `noreply`, and is one of those that have no reply then.
+fn is_silent(verb: Admin, args: &Words<'_>) -> bool {
+    let can_be = match verb {
+        Admin::MemoryLimit | Admin::Lru | Admin::Watch => true,
+        Admin::Slabs => args.clone().next() == Some(b"automove"),
+        _ => false,
+    };
+    can_be && args.clone().last() == Some(b"noreply")
 }

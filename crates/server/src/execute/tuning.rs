@@ -50,24 +50,24 @@ impl Tuning {
     /// `slabs automove ...`, `slabs reassign ...`
     pub(super) fn slabs(&self, mut args: Words<'_>) -> &'static str {
         let mut settings = self.lock();
-        match (args.next(), args.next(), args.next()) {
-            (Some(b"automove"), Some(b"ratio"), Some(ratio)) => {
-                set(&mut settings.ignored.slab_automove_ratio, fraction(ratio))
+        match (args.next(), args.next(), args.next(), args.next()) {
+            (Some(b"automove"), Some(b"ratio"), ratio, _) => {
+                set(&mut settings.ignored.slab_automove_ratio, ratio.and_then(fraction))
             }
-            (Some(b"automove"), Some(b"freeratio"), Some(ratio)) => {
-                set(&mut settings.ignored.slab_automove_freeratio, fraction(ratio))
+            (Some(b"automove"), Some(b"freeratio"), ratio, _) => {
+                set(&mut settings.ignored.slab_automove_freeratio, ratio.and_then(fraction))
             }
-            (Some(b"automove"), Some(b"window"), Some(window)) => match number::unsigned_32(window) {
-                None => ERROR,
+            (Some(b"automove"), Some(b"window"), window, _) => match window.and_then(number::unsigned_32) {
+                None => BAD_FORMAT,
                 Some(window @ 3..=1800) => set(&mut settings.ignored.slab_automove_window, Some(window)),
                 Some(_) => "CLIENT_ERROR automove window too low or too high\r\n",
             },
-            (Some(b"automove"), Some(level), _) => match number::unsigned_32(level) {
+            (Some(b"automove"), Some(level), ..) => match number::unsigned_32(level) {
                 None => BAD_FORMAT,
                 Some(level @ 0..=2) => set(&mut settings.ignored.slab_automove, Some(level)),
                 Some(_) => ERROR,
             },
-            (Some(b"reassign"), Some(from), Some(to)) => reassign(number::signed_32(from), number::signed_32(to)),
+            (Some(b"reassign"), Some(from), Some(to), None) => reassign(number::signed_32(from), number::signed_32(to)),
             _ => ERROR,
         }
     }
@@ -111,17 +111,17 @@ impl Tuning {
     /// `lru_crawler ...`, except the dumps.
     pub(super) fn lru_crawler(&self, mut args: Words<'_>) -> &'static str {
         let mut settings = self.lock();
-        match (args.next(), args.next()) {
-            (Some(b"enable"), _) => set(&mut settings.lru_crawler, Some(true)),
-            (Some(b"disable"), _) => set(&mut settings.lru_crawler, Some(false)),
-            (Some(b"crawl"), Some(_)) if !settings.lru_crawler => CRAWLER_DISABLED,
-            (Some(b"crawl"), Some(classes)) => Classes::parse(classes).map_or(BAD_CLASS, |_| OK),
-            (Some(b"sleep"), Some(sleep)) => match number::unsigned_32(sleep) {
+        match (args.next(), args.next(), args.next()) {
+            (Some(b"enable"), None, _) => set(&mut settings.lru_crawler, Some(true)),
+            (Some(b"disable"), None, _) => set(&mut settings.lru_crawler, Some(false)),
+            (Some(b"crawl"), Some(_), None) if !settings.lru_crawler => CRAWLER_DISABLED,
+            (Some(b"crawl"), Some(classes), None) => Classes::parse(classes).map_or(BAD_CLASS, |_| OK),
+            (Some(b"sleep"), Some(sleep), None) => match number::unsigned_32(sleep) {
                 None => BAD_FORMAT,
                 Some(sleep @ 0..=1_000_000) => set(&mut settings.ignored.lru_crawler_sleep, Some(sleep)),
                 Some(_) => "CLIENT_ERROR sleep must be one second or less\r\n",
             },
-            (Some(b"tocrawl"), Some(count)) => match number::unsigned_32(count) {
+            (Some(b"tocrawl"), Some(count), None) => match number::unsigned_32(count) {
                 None => BAD_FORMAT,
                 count => set(&mut settings.ignored.lru_crawler_tocrawl, count),
             },

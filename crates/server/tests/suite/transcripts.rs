@@ -67,6 +67,7 @@ transcripts! {
     stats_minimal: "stats-minimal", 4;
     stats_prefix: "stats-prefix", 4;
     stats_sizes: "stats-sizes", 11;
+    tuning: "tuning", 23;
     udp: "udp", 19;
 }
 

@@ -69,7 +69,6 @@ impl Executor<'_> {
     /// Answers a request that the decoder refused.
     pub fn reject_binary(&self, header: &Header, status: Status, out: &mut Vec<u8>) {
         if status == Status::TooLarge {
-            self.counters.cmd_set.bump();
             self.counters.store_too_large.bump();
         }
         reply::failure(out, header, status);
@@ -124,21 +123,20 @@ impl Executor<'_> {
     }
 
     fn binary_store(&self, session: &Session, request: &Request<'_>, out: &mut Vec<u8>) {
-        self.counters.cmd_set.bump();
         if self.is_too_large(request.key, request.value.len()) {
             let store = (name(request.opcode), request.extra_32(4).into());
             self.refuse_too_large(session, request.key, store, request.opcode == Opcode::Set);
             return reply::failure(out, &request.header, Status::TooLarge);
         }
+        self.counters.cmd_set.bump();
         self.record_lookup(session, request.key);
         // With `-C` items have no CAS value to compare with.
         let compare = if self.shared.options.disable_cas { 0 } else { request.header.cas };
         let mut cas = 0;
         let show = |hit: Hit<'_>| cas = self.visible(hit.cas());
-        let outcome = match request.opcode {
-            Opcode::Append | Opcode::Prepend => self.binary_join(request, compare, show),
-            _ => self.binary_put(request, compare, show),
-        };
+        let joins = matches!(request.opcode, Opcode::Append | Opcode::Prepend);
+        let outcome =
+            if joins { self.binary_join(request, compare, show) } else { self.binary_put(request, compare, show) };
         let store = outcome.unwrap_or_else(|_| {
             if request.opcode == Opcode::Set {
                 self.tenant.cache.delete(request.key);
@@ -147,7 +145,7 @@ impl Executor<'_> {
         });
         let command = name(request.opcode);
         let stored = Stored { command, ttl: request.extra_32(4).into(), size: request.value.len() };
-        self.record_store(session, request.key, store, stored, compare != 0);
+        self.record_store(session, request.key, store, stored, compare != 0 && !joins);
         let status = match store {
             Store::Stored => return succeed(request, cas, out),
             Store::Exists => Status::Exists,
@@ -230,8 +228,8 @@ impl Executor<'_> {
             request.key,
             direction,
             match outcome {
-                Ok(false) => Ok(()),
-                Ok(true) | Err(Status::NotFound) => Err(CountError::NotFound),
+                Ok(is_created) => Ok(is_created),
+                Err(Status::NotFound) => Err(CountError::NotFound),
                 Err(Status::OutOfMemory) => Err(CountError::OutOfMemory),
                 Err(_) => Err(CountError::NotANumber),
             },
@@ -262,7 +260,8 @@ impl Executor<'_> {
             }
         };
         let status = self.tenant.cache.update(request.key, decide, |_| ()).unwrap_or(Status::NotFound);
-        self.record_delete(request.key, "delete", status != Status::NotFound, size);
+        let is_hit = (status != Status::Exists).then_some(status == Status::Success);
+        self.record_delete(request.key, "delete", is_hit, size);
         match status {
             Status::Success => succeed(request, 0, out),
             failure => reply::failure(out, &request.header, failure),

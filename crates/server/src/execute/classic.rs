@@ -124,12 +124,12 @@ impl Executor<'_> {
     }
 
     pub(super) fn store(&self, session: &Session, verb: StoreVerb, key: &[u8], content: Content<'_>) -> &'static [u8] {
-        self.counters.cmd_set.bump();
         if self.is_too_large(key, content.value.len()) {
             let store = (verb_name(verb), content.exptime.into());
             self.refuse_too_large(session, key, store, verb == StoreVerb::Set);
             return reply::TOO_LARGE;
         }
+        self.counters.cmd_set.bump();
         self.record_lookup(session, key);
         let store = match verb {
             // With `-C` no item has a CAS value.
@@ -164,14 +164,14 @@ impl Executor<'_> {
             Arithmetic::Decr => Direction::Down,
         };
         let count = self.tenant.cache.count(key, direction, delta);
-        self.record_arithmetic(key, direction, count.map(|_| ()));
+        self.record_arithmetic(key, direction, count.map(|_| false));
         count
     }
 
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
         let size = self.record_lookup(session, key);
         let is_deleted = self.tenant.cache.delete(key);
-        self.record_delete(key, "delete", is_deleted, size.filter(|_| is_deleted));
+        self.record_delete(key, "delete", Some(is_deleted), size.filter(|_| is_deleted));
         if is_deleted { reply::DELETED } else { reply::NOT_FOUND }
     }
 

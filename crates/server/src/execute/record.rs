@@ -29,6 +29,24 @@ impl Executor<'_> {
         }
     }
 
+    /// Records a fetch that has created the item, which counts as a hit. `lookup` says why there was
+    /// none.
+    pub(super) fn record_vivified(&self, session: &Session, key: &[u8], lookup: Lookup, sets_expiry: bool) {
+        let (fetches, hits) = if sets_expiry {
+            (&self.counters.cmd_touch, &self.counters.touch_hits)
+        } else {
+            (&self.counters.cmd_get, &self.counters.get_hits)
+        };
+        fetches.bump();
+        hits.bump();
+        self.counters.total_items.bump();
+        self.count_absent(lookup);
+        self.sample_key(Kind::Read, key, 0);
+        if self.is_observed {
+            self.observe_get(session, key, lookup, 0);
+        }
+    }
+
     /// Records a touch that fetches nothing.
     pub(super) fn record_touch_only(&self, key: &[u8], is_hit: bool) {
         self.counters.cmd_touch.bump();
@@ -47,13 +65,19 @@ impl Executor<'_> {
     }
 
     fn count_lookup(&self, lookup: Lookup, hits: &Counter, misses: &Counter) {
+        if lookup == Lookup::Hit {
+            return hits.bump();
+        }
+        misses.bump();
+        self.count_absent(lookup);
+    }
+
+    fn count_absent(&self, lookup: Lookup) {
         match lookup {
-            Lookup::Hit => return hits.bump(),
-            Lookup::Miss => (),
+            Lookup::Hit | Lookup::Miss => (),
             Lookup::Expired => self.counters.get_expired.bump(),
             Lookup::Flushed => self.counters.get_flushed.bump(),
         }
-        misses.bump();
     }
 
     /// Records a lookup that is not counted: that before every change of an item, and that of `me`.
@@ -104,29 +128,32 @@ impl Executor<'_> {
         }
     }
 
-    /// Records an increment or decrement.
-    pub(super) fn record_arithmetic(&self, key: &[u8], direction: Direction, outcome: Result<(), CountError>) {
+    /// Records an increment or decrement. `Ok(true)` means that it created the item: then it is
+    /// neither a hit nor a miss.
+    pub(super) fn record_arithmetic(&self, key: &[u8], direction: Direction, outcome: Result<bool, CountError>) {
         self.sample_key(Kind::Write, key, 0);
         let (hits, misses) = match direction {
             Direction::Up => (&self.counters.incr_hits, &self.counters.incr_misses),
             Direction::Down => (&self.counters.decr_hits, &self.counters.decr_misses),
         };
         match outcome {
-            Ok(()) => hits.bump(),
+            Ok(false) => hits.bump(),
+            Ok(true) => self.counters.total_items.bump(),
             Err(CountError::NotFound) => misses.bump(),
             Err(CountError::NotANumber) => (),
             Err(CountError::OutOfMemory) => self.counters.store_no_memory.bump(),
         }
     }
 
-    /// Records a deletion. `is_hit` says how it counts; `size` is that of the deleted item, if any.
+    /// Records a deletion. `is_hit` says how it counts, if it does; `size` is that of the deleted
+    /// item, if any.
     #[inline]
-    pub(super) fn record_delete(&self, key: &[u8], command: &str, is_hit: bool, size: Option<usize>) {
+    pub(super) fn record_delete(&self, key: &[u8], command: &str, is_hit: Option<bool>, size: Option<usize>) {
         self.sample_key(Kind::Write, key, 0);
-        if is_hit {
-            self.counters.delete_hits.bump()
-        } else {
-            self.counters.delete_misses.bump()
+        match is_hit {
+            Some(true) => self.counters.delete_hits.bump(),
+            Some(false) => self.counters.delete_misses.bump(),
+            None => (),
         }
         if self.is_observed {
             self.observe_delete(key, command, size);

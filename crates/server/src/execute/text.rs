@@ -56,6 +56,7 @@ impl Executor<'_> {
     pub fn reject(&self, line: &[u8], rejection: &Rejection, out: &mut Vec<u8>) {
         match rejection.error {
             RequestError::TooLarge => self.counters.store_too_large.bump(),
+            RequestError::BadDataChunk => self.counters.cmd_set.bump(),
             RequestError::InvalidExptime if line.starts_with(b"flush_all") => {
                 self.counters.cmd_flush.bump();
                 if self.shared.live.get().disable_flush_all {

@@ -74,6 +74,148 @@ fn commands_move_the_counters() {
     assert_eq!(before.len(), stats(&mut client, "").len());
 }
 
+/// The counters that requests of the meta and binary protocols change.
+const COUNTERS: [&str; 19] = [
+    "cmd_get",
+    "cmd_set",
+    "cmd_touch",
+    "cmd_meta",
+    "get_hits",
+    "get_misses",
+    "get_expired",
+    "delete_misses",
+    "delete_hits",
+    "incr_misses",
+    "incr_hits",
+    "decr_misses",
+    "decr_hits",
+    "cas_misses",
+    "cas_hits",
+    "cas_badval",
+    "touch_hits",
+    "touch_misses",
+    "total_items",
+];
+
+/// Sends each request, and expects that it adds one to these counters and nothing to the others.
+/// The replies end with that to `no_operation`.
+fn expect_counts(client: &mut Client, observer: &mut Client, no_operation: [&[u8]; 2], cases: &[(Vec<u8>, &str)]) {
+    let mut counters = || {
+        let all: HashMap<String, String> = stats(observer, "").into_iter().collect();
+        COUNTERS.map(|name| all[name].parse::<u64>().unwrap())
+    };
+    let mut before = counters();
+    for (request, wanted) in cases {
+        client.send([request.as_slice(), no_operation[0]].concat());
+        client.read_until(no_operation[1]);
+        let after = counters();
+        let changed = COUNTERS.iter().enumerate().filter(|(index, _)| after[*index] != before[*index]);
+        let changed: Vec<_> = changed.map(|(_, name)| *name).collect();
+        assert_eq!(changed.join(" "), *wanted, "{}", request[..request.len().min(40)].escape_ascii());
+        before = after;
+    }
+}
+
+#[test]
+fn each_meta_command_moves_its_counters() {
+    let server = Running::start("-t 1");
+    let (mut client, mut observer) = (server.connect(), server.connect());
+    let cases = [
+        ("ms a 1\r\n1\r\n", "cmd_set total_items"),
+        ("ms a 1\r\n123", "cmd_set"),
+        ("ms a 1 z\r\n1\r\n", ""),
+        ("ms a 1 C1\r\n1\r\n", "cmd_set cas_badval"),
+        ("ms none 1 C1\r\n1\r\n", "cmd_set cas_misses"),
+        ("ms a 1 C1 MA\r\n1\r\n", "cmd_set"),
+        ("ms a 1 ME\r\n1\r\n", "cmd_set"),
+        ("ms none 1 MR\r\n1\r\n", "cmd_set"),
+        ("ms a 1 E5\r\n1\r\n", "cmd_set total_items"),
+        ("ms a 1 C5\r\n1\r\n", "cmd_set cas_hits total_items"),
+        ("mg a\r\n", "cmd_get get_hits"),
+        ("mg a u q\r\n", "cmd_get get_hits"),
+        ("mg none\r\n", "cmd_get get_misses"),
+        ("mg a T0\r\n", "cmd_touch touch_hits"),
+        ("mg none T0\r\n", "cmd_get get_misses"),
+        ("mg b N30\r\n", "cmd_get get_hits total_items"),
+        ("mg c N30 T50\r\n", "cmd_touch touch_hits total_items"),
+        ("mg c N30 T50\r\n", "cmd_touch touch_hits"),
+        ("ms gone 1 T-1\r\n1\r\n", "cmd_set total_items"),
+        ("mg gone N30\r\n", "cmd_get get_hits get_expired total_items"),
+        ("ms gone 1 T-1\r\n1\r\n", "cmd_set total_items"),
+        ("mg gone T30\r\n", "cmd_get get_misses get_expired"),
+        ("me a\r\n", "cmd_meta"),
+        ("me none\r\n", "cmd_meta"),
+        ("ma a\r\n", "incr_hits"),
+        ("ma a MD\r\n", "decr_hits"),
+        ("ma none\r\n", "incr_misses"),
+        ("ma none MD\r\n", "decr_misses"),
+        ("ma d N0\r\n", "total_items"),
+        ("ma e N0 MD\r\n", "total_items"),
+        ("ma a C1\r\n", ""),
+        ("ma b\r\n", ""),
+        ("md a C1\r\n", "delete_misses"),
+        ("md none C1\r\n", "delete_misses"),
+        ("md a I\r\n", ""),
+        ("md a x\r\n", "total_items"),
+        ("md a\r\n", "delete_hits"),
+        ("md a\r\n", "delete_misses"),
+    ];
+    let cases = cases.map(|(request, counters)| (request.into(), counters));
+    expect_counts(&mut client, &mut observer, [b"mn\r\n", b"MN\r\n"], &cases);
+}
+
+#[test]
+fn each_binary_command_moves_its_counters() {
+    let server = Running::start("-t 1");
+    let (mut client, mut observer) = (server.connect(), server.connect());
+    let packet = |opcode: u8, cas: u8, key: &str, extras: &[u8], value: &[u8]| {
+        let (key_len, extras_len) = (key.len() as u8, extras.len() as u8);
+        let body = (key.len() + extras.len() + value.len()) as u32;
+        let front = [0x80, opcode, 0, key_len, extras_len, 0, 0, 0];
+        let back = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, cas];
+        [&front[..], &body.to_be_bytes(), &back, extras, key.as_bytes(), value].concat()
+    };
+    let (plain, large) = ([0; 8], vec![b'x'; 1 << 20]);
+    let count = |exptime: [u8; 4]| [&1_u64.to_be_bytes()[..], &[0; 8], &exptime].concat();
+    let (creates, never) = (count([0; 4]), count([0xff; 4]));
+    let cases = [
+        (packet(0x01, 0, "a", &plain, b"1"), "cmd_set total_items"),
+        (packet(0x02, 0, "a", &plain, b"1"), "cmd_set"),
+        (packet(0x03, 0, "none", &plain, b"1"), "cmd_set"),
+        (packet(0x01, 1, "a", &plain, b"1"), "cmd_set cas_badval"),
+        (packet(0x02, 1, "a", &plain, b"1"), "cmd_set cas_badval"),
+        (packet(0x03, 1, "none", &plain, b"1"), "cmd_set cas_misses"),
+        (packet(0x0e, 0, "a", b"", b"1"), "cmd_set total_items"),
+        (packet(0x0e, 0, "none", b"", b"1"), "cmd_set"),
+        (packet(0x0e, 1, "a", b"", b"1"), "cmd_set"),
+        (packet(0x01, 0, "a", &plain, &large), ""),
+        (packet(0x01, 0, "a", &plain, &large[..(1 << 20) - 59]), ""),
+        (packet(0x01, 0, "a", &plain, b"1"), "cmd_set total_items"),
+        (packet(0x00, 0, "a", b"", b""), "cmd_get get_hits"),
+        (packet(0x0c, 0, "none", b"", b""), "cmd_get get_misses"),
+        (packet(0x1c, 0, "a", &[0; 4], b""), "cmd_touch touch_hits"),
+        (packet(0x1d, 0, "none", &[0; 4], b""), "cmd_touch touch_misses"),
+        (packet(0x05, 0, "a", &creates, b""), "incr_hits"),
+        (packet(0x06, 0, "a", &creates, b""), "decr_hits"),
+        (packet(0x05, 0, "none", &never, b""), "incr_misses"),
+        (packet(0x06, 0, "none", &never, b""), "decr_misses"),
+        (packet(0x05, 0, "b", &creates, b""), "total_items"),
+        (packet(0x06, 0, "c", &creates, b""), "total_items"),
+        (packet(0x05, 1, "a", &creates, b""), ""),
+        (packet(0x04, 1, "a", b"", b""), ""),
+        (packet(0x04, 1, "none", b"", b""), "delete_misses"),
+        (packet(0x04, 0, "a", b"", b""), "delete_hits"),
+        (packet(0x04, 0, "a", b"", b""), "delete_misses"),
+    ];
+    let no_operation = packet(0x0a, 0, "", b"", b"");
+    expect_counts(
+        &mut client,
+        &mut observer,
+        [&no_operation, b"\x81\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"],
+        &cases,
+    );
+}
+
 /// Each protocol's commands count as reads or writes of their keys, with the bytes of the values.
 #[test]
 fn hot_keys_are_ranked_with_their_bytes() {

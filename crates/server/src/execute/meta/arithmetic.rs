@@ -38,9 +38,8 @@ impl Executor<'_> {
         let show = |hit: Hit<'_>| after = Some((hit.now, self.visible(hit.cas())));
         let outcome = self.tenant.cache.update(request.key, decide, show);
         let counted = match outcome {
-            Ok(Ending::Done) if is_created => Err(CountError::NotFound),
+            Ok(Ending::Done) => Ok(is_created),
             Ok(Ending::NotFound) => Err(CountError::NotFound),
-            Ok(Ending::Done) => Ok(()),
             Ok(_) => Err(CountError::NotANumber),
             Err(full) => Err(full.into()),
         };

@@ -7,6 +7,8 @@ use relativist_store::{Change, Expiry, Hit, Marks, New, Present, Value};
 
 impl Executor<'_> {
     pub(super) fn meta_delete(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
+        let empties = request.flags.removes_value_only();
+        let keeps = empties || request.flags.marks_stale();
         self.record_lookup(session, request.key);
         let mut size = None;
         let decide = |present: Present<'_>| {
@@ -14,7 +16,7 @@ impl Executor<'_> {
             if request.flags.compare.is_some_and(|cas| cas != self.visible(item.cas())) {
                 return (Change::Keep, Ending::Exists);
             }
-            size = Some(item.value.len());
+            size = (!keeps).then_some(item.value.len());
             (delete_step(request, &item), Ending::Done)
         };
         let Ok(ending) = self.tenant.cache.update(request.key, decide, |_| ()) else {
@@ -22,7 +24,12 @@ impl Executor<'_> {
             self.tenant.cache.delete(request.key);
             return out.extend_from_slice(reply::OUT_OF_MEMORY);
         };
-        self.record_delete(request.key, "md", ending != Ending::NotFound, size);
+        // As in memcached, another CAS value is a miss, and an item that stays is neither.
+        let is_done = ending == Ending::Done;
+        self.record_delete(request.key, "md", (!is_done || !keeps).then_some(is_done), size);
+        if is_done && empties {
+            self.counters.total_items.bump();
+        }
         match ending {
             Ending::Done if request.flags.is_quiet() => (),
             Ending::Done => request.append_status(b"HD", out),

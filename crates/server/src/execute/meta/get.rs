@@ -68,7 +68,9 @@ impl Request<'_, '_> {
 
 impl Executor<'_> {
     pub(super) fn meta_get(&self, session: &Session, request: &Request<'_, '_>, out: &mut Replies) {
-        let (mut size, mut lookup, mut seen) = (0, None, None);
+        let (mut size, mut lookup, mut seen, mut is_created) = (0, None, None, false);
+        // Why the first lookup found no item, if it found none. It unlinks an expired one.
+        let mut absent = Lookup::Hit;
         if request.flags.exptime.is_none() {
             let visit = |hit: Hit<'_>| {
                 if request.wins(&hit) {
@@ -82,29 +84,41 @@ impl Executor<'_> {
             let cache = &self.tenant.cache;
             let found =
                 if request.flags.is_peek() { cache.peek(request.key, visit) } else { cache.get(request.key, visit) };
+            absent = found;
             if found != Lookup::Hit && request.flags.vivify.is_none() {
                 lookup = Some(found);
             }
         }
-        let lookup = lookup.unwrap_or_else(|| self.get_and_change(request, seen, &mut size, out));
+        let lookup = lookup.unwrap_or_else(|| {
+            let lookup;
+            (lookup, is_created) = self.get_and_change(request, seen, &mut size, out);
+            lookup
+        });
         if lookup != Lookup::Hit && request.flags.vivify.is_none() && !request.flags.is_quiet() {
             request.append_status(b"EN", &mut out.bytes);
         }
-        match request.flags.exptime {
-            None => self.record_get(session, request.key, lookup, size),
-            Some(_) => self.record_touch(session, request.key, lookup, size),
+        let sets_expiry = request.flags.exptime.is_some();
+        if is_created {
+            let absent = if absent == Lookup::Hit { lookup } else { absent };
+            self.record_vivified(session, request.key, absent, sets_expiry);
+        } else if sets_expiry && lookup == Lookup::Hit {
+            self.record_touch(session, request.key, lookup, size);
+        } else {
+            // memcached counts a miss as that of a fetch, even if a hit would have set the expiry.
+            self.record_get(session, request.key, lookup, size);
         }
     }
 
     /// Executes an `mg` that sets the expiry, creates the item, or claims to renew it. The reply
-    /// describes the item found under the lock, even if the first lookup found another one.
+    /// describes the item found under the lock, even if the first lookup found another one. Returns
+    /// the outcome of the lookup, and whether the command created the item.
     fn get_and_change(
         &self,
         request: &Request<'_, '_>,
         seen: Option<Seen>,
         size: &mut usize,
         out: &mut Replies,
-    ) -> Lookup {
+    ) -> (Lookup, bool) {
         let flags = &request.flags;
         // `h`, `l`, and a `t` that precedes `T`, report the item as it was before.
         let before: Cell<Option<Before>> = Cell::new(None);
@@ -145,11 +159,11 @@ impl Executor<'_> {
             self.append_found(request, Before { idle, marks, ..old }, &hit, out);
         });
         match lookup {
-            Ok(lookup) => lookup,
+            Ok(lookup) => (lookup, lookup != Lookup::Hit && flags.vivify.is_some()),
             Err(_) => {
                 self.counters.store_no_memory.bump();
                 out.bytes.extend_from_slice(reply::OUT_OF_MEMORY);
-                Lookup::Miss
+                (Lookup::Miss, false)
             }
         }
     }

@@ -8,7 +8,6 @@ use relativist_store::{Change, Expiry, Hit, Marks, New, Present, Store, Value};
 
 impl Executor<'_> {
     pub(super) fn meta_set(&self, session: &Session, request: &Request<'_, '_>, out: &mut Vec<u8>) {
-        self.counters.cmd_set.bump();
         let Request { meta, flags, key } = request;
         let ttl = flags.exptime.unwrap_or(0).into();
         let mut stored = None;
@@ -17,6 +16,7 @@ impl Executor<'_> {
             self.refuse_too_large(session, key, ("ms", ttl), true);
             return out.extend_from_slice(reply::TOO_LARGE);
         }
+        self.counters.cmd_set.bump();
         self.record_lookup(session, key);
         let ending = match flags.mode {
             MetaMode::Append | MetaMode::Prepend => {

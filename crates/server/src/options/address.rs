@@ -104,10 +104,10 @@ impl FromStr for Address {
     type Err = String;
 
     /// Parses `*`, a name or an IP address, each with or without `:PORT`. An IPv6 address with a
-    /// port is in brackets. Prefixes may come first.
+    /// port is in brackets. Prefixes may come first, and blanks before them.
     fn from_str(text: &str) -> Result<Address, String> {
         let mut address = Address::of_host(Host::All);
-        let text = address.take_prefixes(text)?;
+        let text = address.take_prefixes(text.trim_start())?;
         let (host, port) = match text.strip_prefix('[').map(|rest| rest.split_once(']')) {
             Some(None) => return Err("the bracket is not closed".into()),
             Some(Some((host, ""))) => (host, None),

@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Options that the running server can change, by their long names.
@@ -72,7 +73,7 @@ impl CommandLine {
         args: impl IntoIterator<Item = T>,
         folder: PathBuf,
     ) -> Result<CommandLine, clap::Error> {
-        let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
+        let args: Vec<OsString> = args.into_iter().map(|arg| without_blanks(arg.into())).collect();
         let mut matches = Options::command().try_get_matches_from(&args)?;
         if let Some(file) = matches.get_one::<PathBuf>("config") {
             matches = Options::command().try_get_matches_from(config::join(&folder, file, &args, &matches)?)?;
@@ -179,6 +180,23 @@ impl Options {
         for path in later.into_iter().flatten() {
             *path = folder.join(&*path);
         }
+    }
+}
+
+/// Removes the blanks before an option's value. Like memcached, the command line may have some, in
+/// the same argument as the option (`'-l 127.0.0.1'`) or in the next one.
+fn without_blanks(arg: OsString) -> OsString {
+    let bytes = arg.as_bytes();
+    let front = match bytes {
+        [b'-', b'-', ..] => bytes.iter().position(|byte| *byte == b'=').map_or(bytes.len(), |at| at + 1),
+        [b'-', _, ..] => 2,
+        _ => 0,
+    };
+    let (option, value) = bytes.split_at(front);
+    match value.trim_ascii_start() {
+        // A blank can be a value (`-D`).
+        b"" => arg,
+        value => OsString::from_vec([option, value].concat()),
     }
 }
 

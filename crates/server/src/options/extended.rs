@@ -191,7 +191,7 @@ struct Value<'w> {
 
 impl<'w> Value<'w> {
     fn given(&self) -> Result<&'w str, String> {
-        self.text.filter(|text| !text.is_empty()).ok_or_else(|| format!("Missing {} argument", self.name))
+        self.text.map(str::trim_start).filter(|text| !text.is_empty()).ok_or_else(|| format!("Missing {} argument", self.name))
     }
 
     fn parse<T: FromStr>(&self) -> Result<T, String> {

@@ -133,6 +133,23 @@ fn command_lines_of_memcached_are_accepted() {
 }
 
 #[test]
+fn blanks_before_values_are_skipped() {
+    let plain = ["r", "-l", "a,b", "-t", "2", "-m", "3", "-I", "2m", "-B", "ascii", "-o", "idle_timeout=5"];
+    let plain = Options::parse_from_args(plain).unwrap();
+    for blanks in [
+        ["r", "-l", "  a, b", "-t", " 2", "-m", "\t3", "-I", " 2m", "-B", " ascii", "-o", " idle_timeout= 5"]
+            .as_slice(),
+        &["r", "-l a,b", "-t 2", "-m 3", "-I 2m", "-B ascii", "-o idle_timeout=5"],
+        &["r", "--listen= a,b", "--threads", " 2", "-m3", "--max-item-size= 2m", "-Bascii", "-oidle_timeout= 5"],
+    ] {
+        let mut options = Options::parse_from_args(blanks.iter().copied()).unwrap();
+        options.extended_words.clone_from(&plain.extended_words);
+        assert_eq!(options, plain);
+    }
+    assert_eq!(Options::parse_from_args(["r", "-D", " "]).unwrap().delimiter, Some(b' '));
+}
+
+#[test]
 fn the_last_of_repeated_options_counts() {
     let repeated = parse("r -t 4 -A -d -t 1 -m 3 -A -d --threads 2 -s /a -s /b --io epoll --io auto");
     assert_eq!(repeated.unwrap(), parse("r -t 2 -m 3 -A -d -s /b").unwrap());

@@ -26,7 +26,7 @@ complete -c relativistd -l drain -d 'After SIGTERM or SIGUSR1, serve open connec
 complete -c relativistd -l hand-over -d 'Unix socket (mode 600) at which a process of the same user can take over sockets and items' -r -F
 complete -c relativistd -l take-over -d 'Take sockets and items over from the server with --hand-over PATH, which then ends' -r -F
 complete -c relativistd -s b -l listen-backlog -d 'Maximum number of connections that wait to be accepted (listen backlog)' -r
-complete -c relativistd -s B -l protocol -d 'Protocol of connections' -r -f -a "auto\t'Detect the protocol by the first byte of the connection'
+complete -c relativistd -s B -l protocol -d 'Protocol of connections [default: auto]' -r -f -a "auto\t'Detect the protocol by the first byte of the connection'
 ascii\t'Text protocol'
 binary\t'Binary protocol'"
 complete -c relativistd -s I -l max-item-size -d 'Maximum item size, key included; suffix k or m for KiB or MiB' -r

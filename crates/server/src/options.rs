@@ -221,12 +221,12 @@ pub struct Options {
     pub take_over: Option<PathBuf>,
 
     /// Maximum number of connections that wait to be accepted (listen backlog)
-    #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short = 'b', long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(i32).range(0..))]
     pub listen_backlog: i32,
 
-    /// Protocol of connections
-    #[arg(short = 'B', long, value_name = "PROTOCOL", default_value = "auto")]
-    pub protocol: Binding,
+    /// Protocol of connections [default: auto]
+    #[arg(short = 'B', long, value_name = "PROTOCOL")]
+    pub protocol: Option<Binding>,
 
     /// Maximum item size, key included; suffix k or m for KiB or MiB
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = parse_size)]
@@ -310,6 +310,7 @@ Options for -o (the prefix no_ turns off what is on by default):
   idle_timeout=N     close TCP connections that are idle for N seconds [0: never]
   track_sizes        enable the histogram `stats sizes`
   lru_crawler        enable commands that list keys [on]
+  no_modern          turn off maxconns_fast and lru_crawler, as before memcached 1.5
   watcher_logbuf_size=KB
                      log buffer per watching client [256]
   read_buf_mem_limit=MB
@@ -336,10 +337,10 @@ Options for -o (the prefix no_ turns off what is on by default):
 Accepted and ignored, because they tune parts that this server does not have:
   hashpower=N, no_hashexpand, hash_algorithm=NAME, slab_reassign, slab_automove[=N],
   slab_automove_ratio=F, slab_automove_window=N, slab_automove_freeratio=F, slab_sizes=LIST,
-  slab_chunk_max=BYTES, no_chunked_items, lru_crawler_sleep=N, lru_crawler_tocrawl=N,
+  slab_chunk_max=KB, no_chunked_items, lru_crawler_sleep=N, lru_crawler_tocrawl=N,
   lru_maintainer, hot_lru_pct=N, warm_lru_pct=N, hot_max_factor=F, warm_max_factor=F,
   temporary_ttl=N, tail_repair_time=N, inline_ascii_resp, worker_logbuf_size=KB,
-  resp_obj_mem_limit=MB, modern, no_modern, ssl_kernel_tls
+  resp_obj_mem_limit=MB, modern, ssl_kernel_tls
 
 Environment: MEMCACHED_PORT_FILENAME names the file to write the ports to, MEMCACHED_SASL_PWDB the
 file with the users for -S.
@@ -392,7 +393,7 @@ impl Options {
         match self {
             _ if self.enable_sasl => Binding::Binary,
             _ if self.auth_file.is_some() => Binding::Ascii,
-            _ => self.protocol,
+            _ => self.protocol.unwrap_or_default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Checks whether the options contradict each other.
 
-use super::{Address, Binding, MEBIBYTE, Options, asks_for_certificate};
+use super::{Binding, MEBIBYTE, Options, asks_for_certificate};
 use crate::error::StartError;
 use crate::observability::hot_keys::Mode;
 
@@ -13,7 +13,7 @@ const MAX_ITEM_LIMIT: usize = 1 << 30;
 /// The maximum share of memcached's hot and warm LRU segments together, in percent.
 const MAX_HOT_AND_WARM: u32 = 80;
 
-/// The minimum difference between two of memcached's size classes, in bytes.
+/// Two of memcached's size classes differ by more than this, in bytes.
 const MIN_CLASS_STEP: u32 = 8;
 
 /// A contradiction: how to find it, and its message.
@@ -28,7 +28,7 @@ const CHECKS: &[Check] = &[
     (|o| !o.chunks_fit(), "the chunk size (-o slab_chunk_max) must divide a mebibyte and the item size (-I)"),
     (
         |o| !o.classes_rise(),
-        "size classes (-o slab_sizes) must grow by at least 8 bytes each, from -n up to slab_chunk_max",
+        "size classes (-o slab_sizes) must grow by more than 8 bytes each, from -n up to slab_chunk_max",
     ),
     (
         |o| o.extended.ignored.hot_lru_pct + o.extended.ignored.warm_lru_pct > MAX_HOT_AND_WARM,
@@ -54,14 +54,9 @@ const CHECKS: &[Check] = &[
     ),
     (|o| o.auth_file.is_some() && o.enable_sasl, "logins can be by text (-Y) or by SASL (-S), not by both"),
     (|o| o.requires_login() && o.udp_port != 0, "UDP (-U) has no logins (-Y, -S)"),
-    (|o| o.auth_file.is_some() && o.protocol == Binding::Binary, "the login by text (-Y) needs the text protocol (-B)"),
-    (|o| o.enable_sasl && o.protocol == Binding::Ascii, "SASL (-S) needs the binary protocol (-B)"),
-    (|o| o.enable_sasl && o.listen.iter().any(excludes_binary), "SASL (-S) needs the binary protocol (-l proto[...])"),
+    (|o| o.auth_file.is_some() && o.names_other_than(Binding::Ascii), "the login by text (-Y) needs the text protocol"),
+    (|o| o.enable_sasl && o.names_other_than(Binding::Binary), "SASL (-S) needs the binary protocol"),
 ];
-
-fn excludes_binary(address: &Address) -> bool {
-    !matches!(address.binding, None | Some(Binding::Binary))
-}
 
 impl Options {
     /// Checks that the options fit together.
@@ -75,10 +70,19 @@ impl Options {
         }
     }
 
+    /// Whether `-B` or a prefix of `-l` names another protocol, or both protocols.
+    fn names_other_than(&self, only: Binding) -> bool {
+        let named = self.listen.iter().map(|address| address.binding).chain([self.protocol]);
+        named.flatten().any(|binding| binding != only)
+    }
+
     /// Whether the chunk size divides a mebibyte and `-I`, as memcached requires. The default chunk
     /// size is not checked: no `-I` below 512 KiB would fit it.
     fn chunks_fit(&self) -> bool {
-        let divides = |chunk: u32| [MEBIBYTE, self.max_item_size].iter().all(|whole| whole % chunk as usize == 0);
+        let divides = |kibibytes: u32| {
+            let chunk = (kibibytes as usize) << 10;
+            [MEBIBYTE, self.max_item_size].iter().all(|whole| whole % chunk == 0)
+        };
         self.extended.ignored.slab_chunk_max.is_none_or(divides)
     }
 
@@ -87,6 +91,6 @@ impl Options {
         let sizes = &self.extended.ignored.slab_sizes;
         let possible = self.slab_min_size..=self.extended.ignored.chunk_bytes();
         sizes.iter().all(|size| possible.contains(size))
-            && sizes.is_sorted_by(|one, next| one.saturating_add(MIN_CLASS_STEP) <= *next)
+            && sizes.is_sorted_by(|one, next| one.saturating_add(MIN_CLASS_STEP) < *next)
     }
 }

@@ -317,7 +317,7 @@ mod tests {
             "ssl_session_cache",
             "ssl_kernel_tls",
             "hashpower=20",
-            "slab_chunk_max=8192",
+            "slab_chunk_max=8",
         ] {
             let mut other = parse(&format!("r -o {word}"));
             other.options.extended_words.clear();

@@ -4,6 +4,9 @@ use super::Ssl;
 use relativist_store::policy::EvictFor;
 use std::str::FromStr;
 
+/// The largest chunk, in KiB.
+const MAX_CHUNK: u32 = 1024;
+
 /// The options of `-o`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extended {
@@ -39,7 +42,7 @@ pub struct Ignored {
     pub slab_automove_ratio: f64,
     pub slab_automove_window: u32,
     pub slab_automove_freeratio: f64,
-    /// Bytes of the largest chunk, if given.
+    /// KiB of the largest chunk, if given.
     pub slab_chunk_max: Option<u32>,
     /// Bytes of each size class, if given.
     pub slab_sizes: Vec<u32>,
@@ -107,7 +110,15 @@ impl Default for Ignored {
 impl Ignored {
     /// Bytes of the largest chunk.
     pub fn chunk_bytes(&self) -> u32 {
-        self.slab_chunk_max.unwrap_or(512 << 10)
+        self.slab_chunk_max.unwrap_or(512) << 10
+    }
+
+    /// Applies `no_modern`, which stands for the defaults of memcached before 1.5.
+    fn apply_no_modern(&mut self) {
+        (self.slab_reassign, self.slab_automove) = (false, 0);
+        (self.lru_maintainer, self.lru_segmented) = (false, false);
+        self.slab_chunk_max = Some(MAX_CHUNK);
+        self.hash_algorithm = "jenkins".into();
     }
 
     /// Applies one option. False if there is none of that name.
@@ -122,23 +133,22 @@ impl Ignored {
             "slab_automove" if value.text.is_none() => self.slab_automove = 1,
             "slab_automove" => self.slab_automove = value.number(0..=2)?,
             "no_slab_automove" => self.slab_automove = 0,
-            "slab_automove_ratio" => self.slab_automove_ratio = value.between(0.0, 1.0)?,
+            "slab_automove_ratio" => self.slab_automove_ratio = value.up_to(1.0)?,
             "slab_automove_window" => self.slab_automove_window = value.number(3..=u32::MAX)?,
             "slab_automove_freeratio" => self.slab_automove_freeratio = value.parse()?,
-            "slab_chunk_max" => self.slab_chunk_max = Some(value.number(1..=u32::MAX)?),
+            "slab_chunk_max" => self.slab_chunk_max = Some(value.number(1..=MAX_CHUNK)?),
             "lru_crawler_sleep" => self.lru_crawler_sleep = value.number(0..=1_000_000)?,
             "lru_crawler_tocrawl" => self.lru_crawler_tocrawl = value.number(0..=u32::MAX)?,
             "hot_lru_pct" => self.hot_lru_pct = value.number(1..=80)?,
             "warm_lru_pct" => self.warm_lru_pct = value.number(1..=80)?,
-            "hot_max_factor" => self.hot_max_factor = value.between(0.0, f64::INFINITY)?,
-            "warm_max_factor" => self.warm_max_factor = value.between(0.0, f64::INFINITY)?,
+            "hot_max_factor" => self.hot_max_factor = value.up_to(f64::INFINITY)?,
+            "warm_max_factor" => self.warm_max_factor = value.up_to(f64::INFINITY)?,
             "temporary_ttl" => self.temporary_ttl = Some(value.number(0..=u32::MAX)?),
             "tail_repair_time" => self.tail_repair_time = value.number(10..=u32::MAX)?,
             "worker_logbuf_size" => self.worker_logbuf_size = value.number(1..=1 << 20)?,
-            "resp_obj_mem_limit" => drop(value.number(1..=u32::MAX)?),
             "slab_sizes" => self.slab_sizes = value.list()?,
-            "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" | "no_modern" => (),
-            "no_chunked_items" => (),
+            "no_hashexpand" | "inline_ascii_resp" | "no_inline_ascii_resp" | "modern" => (),
+            "no_chunked_items" | "resp_obj_mem_limit" => (),
             _ => return Ok(false),
         }
         Ok(true)
@@ -157,8 +167,12 @@ impl Extended {
             "track_sizes" => self.track_sizes = true,
             "lru_crawler" => self.lru_crawler = true,
             "no_lru_crawler" => self.lru_crawler = false,
+            "no_modern" => {
+                (self.maxconns_fast, self.lru_crawler) = (false, false);
+                self.ignored.apply_no_modern();
+            }
             "watcher_logbuf_size" => self.watcher_logbuf_size = value.number(1..=1 << 20)?,
-            "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(0..=10_000)?,
+            "read_buf_mem_limit" => self.read_buf_mem_limit = value.number(0..=u32::MAX)?,
             "evict_for" => self.evict_for = value.evict_for()?,
             "ssl_chain_cert" => self.ssl.chain_cert = Some(value.given()?.into()),
             "ssl_key" => self.ssl.key = Some(value.given()?.into()),
@@ -191,7 +205,10 @@ struct Value<'w> {
 
 impl<'w> Value<'w> {
     fn given(&self) -> Result<&'w str, String> {
-        self.text.map(str::trim_start).filter(|text| !text.is_empty()).ok_or_else(|| format!("Missing {} argument", self.name))
+        self.text
+            .map(str::trim_start)
+            .filter(|text| !text.is_empty())
+            .ok_or_else(|| format!("Missing {} argument", self.name))
     }
 
     fn parse<T: FromStr>(&self) -> Result<T, String> {
@@ -205,11 +222,11 @@ impl<'w> Value<'w> {
         is_right.then_some(number).ok_or_else(|| format!("{} must be from {min} to {max}", self.name))
     }
 
-    /// Parses a number between `low` and `high`, both excluded.
-    fn between(&self, low: f64, high: f64) -> Result<f64, String> {
+    /// Parses a number from 0, excluded, to `high`.
+    fn up_to(&self, high: f64) -> Result<f64, String> {
         let number: f64 = self.parse()?;
-        let is_right = number > low && number < high;
-        is_right.then_some(number).ok_or_else(|| format!("{} must be more than {low} and less than {high}", self.name))
+        let is_right = number.is_finite() && number > 0.0 && number <= high;
+        is_right.then_some(number).ok_or_else(|| format!("{} must be more than 0 and at most {high}", self.name))
     }
 
     /// Parses numbers separated by dashes.

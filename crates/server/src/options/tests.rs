@@ -52,10 +52,11 @@ fn bad_values_and_unknown_options_fail_with_status_one() {
         "r -o hot_max_factor=0",
         "r -o warm_max_factor=-1",
         "r -o slab_automove_ratio=0",
-        "r -o slab_automove_ratio=1",
+        "r -o slab_automove_ratio=1.01",
         "r -o slab_automove_ratio=NaN",
         "r -o slab_sizes=abc",
         "r -o slab_chunk_max=0",
+        "r -o slab_chunk_max=1025",
         "r -o =1",
         "r -o ssl_chain_cert",
         "r -o ssl_keyformat=0",
@@ -98,9 +99,9 @@ fn contradictory_options_are_refused() {
         "r -l notls:a",
         "r -l btls:a",
         "r -o slab_chunk_max=7",
-        "r -I 700k -o slab_chunk_max=524288",
+        "r -I 700k -o slab_chunk_max=512",
         "r -o slab_sizes=10-100",
-        "r -o slab_sizes=100-104",
+        "r -o slab_sizes=100-108",
         "r -o slab_sizes=200-100",
         "r -o slab_sizes=100-2000000",
         "r -o hot_lru_pct=50,warm_lru_pct=50",
@@ -108,7 +109,12 @@ fn contradictory_options_are_refused() {
         "r -Y /file -S",
         "r -Y /file -U 1",
         "r -Y /file -B binary",
+        "r -Y /file -B auto",
+        "r -Y /file -l a,proto[binary]:b",
+        "r -Y /file -l proto[negotiating]:b",
         "r -S -B ascii",
+        "r -S -B auto",
+        "r -S -l a,proto[ascii]:b",
     ] {
         let error = parse(line).expect(line).check().expect_err(line);
         assert_eq!(error.exit_status(), 64, "{line}");
@@ -119,8 +125,16 @@ fn contradictory_options_are_refused() {
 fn command_lines_of_memcached_are_accepted() {
     for line in [
         "r -I 700k",
-        "r -I 2m -o slab_chunk_max=16384",
-        "r -o slab_sizes=100-200-300",
+        "r -I 2m -o slab_chunk_max=16",
+        "r -o slab_chunk_max=1024",
+        "r -I 1k -o slab_chunk_max=1",
+        "r -o slab_sizes=100-109-300",
+        "r -o slab_automove_ratio=1",
+        "r -o resp_obj_mem_limit",
+        "r -o read_buf_mem_limit=100000",
+        "r -b 0",
+        "r -Y /file -B ascii -l a,proto[ascii]:b",
+        "r -S -B binary -l a,proto[binary]:b",
         "r -o hot_lru_pct=40,warm_lru_pct=40,hot_max_factor=0.1",
         "r -o temporary_ttl=61",
         "r -o read_buf_mem_limit=0",
@@ -147,6 +161,17 @@ fn blanks_before_values_are_skipped() {
         assert_eq!(options, plain);
     }
     assert_eq!(Options::parse_from_args(["r", "-D", " "]).unwrap().delimiter, Some(b' '));
+}
+
+#[test]
+fn no_modern_restores_the_defaults_before_memcached_1_5() {
+    let old = "r -o no_maxconns_fast,no_slab_reassign,no_slab_automove,slab_chunk_max=1024,no_lru_crawler,\
+               hash_algorithm=jenkins,no_lru_maintainer";
+    let extended = |line| parse(line).unwrap().extended;
+    assert_eq!(extended("r -o no_modern"), extended(old));
+    assert_eq!(extended("r -o no_modern,modern"), extended(old));
+    let later = extended("r -o no_modern,maxconns_fast,lru_crawler");
+    assert!(later.maxconns_fast && later.lru_crawler);
 }
 
 #[test]

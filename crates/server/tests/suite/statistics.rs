@@ -502,7 +502,7 @@ fn settings_are_reported_in_the_units_of_memcached() {
         .map(|name| settings[name].clone())
     };
     assert_eq!(reported("-t 1"), ["524288", "262144", "65536", "16384", "61", "0"]);
-    let flags = "-t 1 -o slab_chunk_max=16384,watcher_logbuf_size=128,worker_logbuf_size=32,ssl_wbuf_size=8,temporary_ttl=20,\
+    let flags = "-t 1 -o slab_chunk_max=16,watcher_logbuf_size=128,worker_logbuf_size=32,ssl_wbuf_size=8,temporary_ttl=20,\
                  read_buf_mem_limit=5";
     assert_eq!(reported(flags), ["16384", "131072", "32768", "8192", "20", "5242880"]);
 }

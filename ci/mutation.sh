@@ -100,7 +100,7 @@ packages=() programs=()
 for crate in $crates; do packages+=(--package "$(package "$crate")"); done
 for binary in $(binaries | grep -vE '^(lib|loom.*)$'); do programs+=(--test "$binary"); done
 # Optimisation takes longer than these tests would without it.
-CARGO_PROFILE_RELEASE_OPT_LEVEL=1 build plain "" "${programs[@]}"
+CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=0 build plain "" "${programs[@]}"
 build loom "--cfg relativist_loom" --test loom
 executable() {
   local list=plain crate=$1 binary=$2

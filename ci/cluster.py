@@ -21,6 +21,7 @@ import support
 from support import PATIENCE, ROOT, TARGET, build_bench, build_server, debian, fail, free_port, wait_for_port, wait_until
 
 support.run_in(support.install_clients())
+import elasticache_auto_discovery
 import pylibmc
 from meta_memcache import CacheClient, Key, ServerAddress, connection_pool_factory_builder
 from pymemcache.client.base import Client
@@ -51,12 +52,13 @@ SERVER, BENCH, MEMCACHED = build_server(), build_bench(), install_memcached()
 
 
 class Server:
-    def __init__(self):
+    def __init__(self, *options):
         self.port = free_port()
+        self.options = options
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([SERVER, "-p", str(self.port), "-t", "1"])
+        self.process = subprocess.Popen([SERVER, "-p", str(self.port), "-t", "1", *self.options])
         wait_for_port(self.port)
 
     def end(self, how):
@@ -305,5 +307,19 @@ def session(folder):
             server.end(signal.SIGTERM)
 
 
+def discovers():
+    """A client of Amazon ElastiCache finds the nodes that a server lists."""
+    nodes = [["cache-1", "10.0.0.1", "11211"], ["cache-2", "", "11212"]]
+    server = Server(*(f"--cluster-node={'|'.join(node)}" for node in nodes))
+    try:
+        found = elasticache_auto_discovery.discover(f"127.0.0.1:{server.port}")
+        found = [[word.decode() for word in node] for node in found]
+        if found != nodes:
+            fail(f"elasticache_auto_discovery has found {found}")
+    finally:
+        server.end(signal.SIGTERM)
+
+
+discovers()
 with tempfile.TemporaryDirectory() as folder:
     session(folder)

@@ -129,6 +129,8 @@ pub enum Admin {
     Watch,
     /// `refresh_certs`
     RefreshCerts,
+    /// `config get cluster`, which clients of Amazon ElastiCache send to find all nodes
+    Config,
     /// `debugtime p|r|SECONDS`, which a server offers only in tests
     DebugTime,
 }

@@ -250,6 +250,7 @@ impl Decoder {
             b"lru_crawler" => plain(consumed, Ok(Command::Admin { verb: Admin::LruCrawler, args })),
             b"watch" => plain(consumed, Ok(Command::Admin { verb: Admin::Watch, args })),
             b"refresh_certs" => plain(consumed, Ok(Command::Admin { verb: Admin::RefreshCerts, args })),
+            b"config" => plain(consumed, Ok(Command::Admin { verb: Admin::Config, args })),
             b"debugtime" => plain(consumed, Ok(Command::Admin { verb: Admin::DebugTime, args })),
             _ => admin::unknown(verb, args).map_or(Decoded::Close, |rejection| Decoded::Reject { consumed, rejection }),
         }

@@ -163,6 +163,15 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,
 
+    /// A node of the cluster, HOST|IP|PORT, for clients that ask by `config get cluster`; may be
+    /// given several times
+    #[arg(long, value_name = "NODE", action = ArgAction::Append, value_parser = parse_node)]
+    pub cluster_node: Vec<String>,
+
+    /// The second of the last change of the nodes, if they have changed since the start.
+    #[arg(skip)]
+    pub cluster_changed: u32,
+
     /// Show the most read and the most written keys (stats hotkeys, --admin)
     #[arg(long, value_name = "MODE", value_enum, default_value_t = Mode::Hashed)]
     pub hot_keys: Mode,
@@ -451,6 +460,19 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 fn parse_admin(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse()).map_err(|_| "neither PORT nor IP:PORT".into())
+}
+
+/// Checks a node of `--cluster-node`. Clients split lists of nodes at blanks, and nodes at `|`.
+fn parse_node(text: &str) -> Result<String, String> {
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_graphic());
+    match text.split('|').collect::<Vec<_>>()[..] {
+        [host, ip, port]
+            if !host.is_empty() && is_word(host) && is_word(ip) && port.parse::<u16>().is_ok_and(|port| port > 0) =>
+        {
+            Ok(text.into())
+        }
+        _ => Err("not HOST|IP|PORT; IP may be empty".into()),
+    }
 }
 
 fn parse_size(text: &str) -> Result<usize, String> {

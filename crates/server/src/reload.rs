@@ -45,7 +45,10 @@ impl Reloader {
         let line = self.start.again().map_err(|error| problem(&error))?;
         line.options.check().map_err(|error| error.to_string())?;
         let before = shared.live.get();
-        let after = before.with_changes(&line.options);
+        let mut after = before.with_changes(&line.options);
+        if after.cluster_node != before.cluster_node {
+            after.cluster_changed = shared.ticker.clock().now().max(before.cluster_changed.max(shared.started) + 1);
+        }
         // What cannot change may contradict what can.
         after.check().map_err(|error| error.to_string())?;
         let read_users = |users: &Users| {

@@ -17,7 +17,9 @@ impl Executor<'_> {
     pub(super) fn admin(&self, session: &Session, verb: Admin, args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
         let tuning = &self.shared.tuning;
         let is_dump = verb == Admin::LruCrawler && matches!(args.clone().next(), Some(b"metadump" | b"mgdump"));
-        let is_own = is_dump || verb == Admin::Watch || (verb == Admin::DebugTime && self.tenant.name.is_empty());
+        let is_own = is_dump
+            || matches!(verb, Admin::Watch | Admin::Config)
+            || (verb == Admin::DebugTime && self.tenant.name.is_empty());
         let noreply = is_silent(verb, &args);
         if !is_own && self.is_shared() {
             append_reply(out, noreply, NOT_WITH_TENANTS);
@@ -32,9 +34,25 @@ impl Executor<'_> {
             Admin::Lru => tuning.lru(args),
             Admin::DebugTime if self.shared.options.debug_time => self.debug_time(args),
             Admin::RefreshCerts => return self.refresh_certificates(out),
+            Admin::Config => return self.cluster(args, out),
             Admin::DebugTime => "ERROR\r\n",
         };
         append_reply(out, noreply, text.as_bytes());
+        Outcome::Done
+    }
+
+    /// Answers `config get cluster`. The version of the list rises with each change, also across
+    /// restarts: clients keep the list with the highest one.
+    fn cluster(&self, mut args: Words<'_>, out: &mut Vec<u8>) -> Outcome<'static> {
+        let live = self.shared.live.get();
+        let words = (args.next(), args.next(), args.next());
+        if live.cluster_node.is_empty() || words != (Some(b"get"), Some(b"cluster"), None) {
+            out.extend_from_slice(reply::ERROR);
+            return Outcome::Done;
+        }
+        let version = live.cluster_changed.max(self.shared.started);
+        let list = format!("{version}\n{}\n", live.cluster_node.join(" "));
+        out.extend_from_slice(format!("CONFIG cluster 0 {}\r\n{list}\r\nEND\r\n", list.len()).as_bytes());
         Outcome::Done
     }
 

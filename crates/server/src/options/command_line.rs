@@ -9,11 +9,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Options that the running server can change, by their long names.
-const CHANGEABLE: [&str; 9] = [
+const CHANGEABLE: [&str; 10] = [
     "memory-limit",
     "conn-limit",
     "verbose",
     "drain",
+    "cluster-node",
     "disable-flush-all",
     "disable-dumping",
     "disable-watch",
@@ -151,6 +152,7 @@ impl Options {
             conn_limit: new.conn_limit,
             verbose: new.verbose,
             drain: new.drain,
+            cluster_node: new.cluster_node.clone(),
             disable_flush_all: new.disable_flush_all,
             disable_dumping: new.disable_dumping,
             disable_watch: new.disable_watch,
@@ -261,6 +263,7 @@ mod tests {
     fn value_of(name: &str) -> &'static str {
         match name {
             "hot-keys" => "=off",
+            "cluster-node" => "=a||1",
             #[cfg(feature = "global-lock")]
             "engine" => "=global-lock",
             "io" => "=epoll",

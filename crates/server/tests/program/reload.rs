@@ -124,6 +124,29 @@ fn memory_can_shrink_and_grow() {
     assert!(log.contains("--memory-limit was 64, and is now 16") && log.contains("is now 64"), "{log}");
 }
 
+/// Clients of Amazon ElastiCache find the nodes by `config get cluster`, and notice changes by a
+/// higher version.
+#[test]
+fn the_nodes_of_the_cluster_can_change() {
+    let mut server = Reloadable::start("verbose = 1\ncluster-node = ['a|10.0.0.1|11211', 'b||11212']\n", "");
+    let ask = |server: &Reloadable| {
+        let reply = server.ask("config get cluster\r\n");
+        let (head, list) = reply.split_once("\r\n").expect("a head");
+        let length: usize = head.strip_prefix("CONFIG cluster 0 ").expect(head).parse().unwrap();
+        let (version, nodes) = list[..length].split_once('\n').expect("a version");
+        (version.parse::<u64>().unwrap(), nodes.to_owned())
+    };
+    let (first, nodes) = ask(&server);
+    assert_eq!(nodes, "a|10.0.0.1|11211 b||11212\n");
+    assert_eq!(server.ask("config get other\r\n").lines().next(), Some("ERROR"));
+    server.reload("verbose = 1\ncluster-node = ['c|10.0.0.3|11211']\n");
+    let (second, nodes) = ask(&server);
+    assert_eq!(nodes, "c|10.0.0.3|11211\n");
+    assert!(second > first, "{second} after {first}");
+    server.reload("verbose = 1\n");
+    assert_eq!(server.ask("config get cluster\r\n").lines().next(), Some("ERROR"));
+}
+
 /// Large items come after small ones, and nothing is requested.
 #[test]
 fn eviction_can_be_for_requests_or_for_bytes() {

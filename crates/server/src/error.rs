@@ -13,6 +13,8 @@ pub enum StartError {
     NoSuchUser(String),
     /// The operating system refused something: a description, and the error.
     System(String, io::Error),
+    /// The system's time is past the last second that the clock can show.
+    TooLate,
     /// There are no addresses, or there is no memory, for an empty cache.
     NoMemory,
     /// A thread of the server failed.
@@ -29,7 +31,7 @@ impl StartError {
         match self {
             StartError::Usage(_) => EX_USAGE,
             StartError::NoSuchUser(_) => EX_NOUSER,
-            StartError::System(..) | StartError::NoMemory => EX_OSERR,
+            StartError::System(..) | StartError::TooLate | StartError::NoMemory => EX_OSERR,
             StartError::Crashed => EX_SOFTWARE,
         }
     }
@@ -41,6 +43,9 @@ impl fmt::Display for StartError {
             StartError::Usage(problem) => f.write_str(problem),
             StartError::NoSuchUser(name) => write!(f, "there is no user {name:?} to become (-u)"),
             StartError::System(what, why) => write!(f, "{what}: {why}"),
+            StartError::TooLate => f.write_str(
+                "the system's time is too late: the server counts Unix seconds in 32 bits, until 2106-02-07",
+            ),
             StartError::NoMemory => f.write_str(
                 "there is no memory for an empty cache: use a smaller -m, or allow more virtual memory (ulimit -v)",
             ),

@@ -40,8 +40,7 @@ use crate::tenants::{Caches, Plan};
 use background::Background;
 use mio::net::UdpSocket;
 use nix::unistd::{AccessFlags, access};
-use relativist_store::Cache;
-use relativist_store::Ticker;
+use relativist_store::{Cache, Clock, Ticker};
 use socket2::Socket;
 use sockets::{Listening, Sockets};
 use std::io;
@@ -127,6 +126,7 @@ impl Server {
     /// When the options contradict each other, or name something that is missing or wrong.
     pub fn check(options: &Options) -> Result<(), StartError> {
         options.check()?;
+        ticker()?;
         let log = Log::new(options.verbose);
         Tls::new(options, &log)?;
         plan(options, users(options, &log)?.as_ref())?;
@@ -210,7 +210,7 @@ impl<'o> Unprivileged<'o> {
         let options = self.options;
         // A predecessor answers until it has handed over.
         let admin = if self.predecessor.is_none() { self.start_admin()? } else { None };
-        let ticker = Ticker::new();
+        let ticker = ticker()?;
         let empty = || Caches::new(&self.plan, ticker.clock(), options);
         let (caches, restored) = match (&mut self.predecessor, &self.snapshot) {
             // It has removed its snapshot, or has newer items.
@@ -524,6 +524,17 @@ fn wait_for(thread: WorkerThread) -> Result<(), StartError> {
     }
 }
 
+/// A ticker of the system's time.
+fn ticker() -> Result<Ticker, StartError> {
+    let ticker = Ticker::new();
+    check_second(ticker.clock().now()).map(|()| ticker)
+}
+
+/// Checks that a clock that shows this second still runs.
+fn check_second(now: u32) -> Result<(), StartError> {
+    if now < Clock::MAX_SECOND { Ok(()) } else { Err(StartError::TooLate) }
+}
+
 /// The division of the memory among the tenants.
 fn plan(options: &Options, users: Option<&Users>) -> Result<Plan, StartError> {
     Plan::new(options, users.map(Users::list).as_deref()).map_err(StartError::Usage)
@@ -545,4 +556,17 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
     };
     let cannot_read = |error| StartError::System(format!("cannot read the users in {}", file.display()), error);
     users.map(Some).map_err(cannot_read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_server_starts_when_its_clock_has_stopped() {
+        assert!(ticker().is_ok() && check_second(Clock::MAX_SECOND - 1).is_ok());
+        let late = Clock::new(u32::MAX);
+        let error = check_second(late.now()).unwrap_err();
+        assert!(error.to_string().contains("until 2106-02-07"), "{error}");
+    }
 }

@@ -4,9 +4,9 @@
 //! is written once a second. Reading it costs a cached load instead of a system call. The server's
 //! ticker writes it, and tests set it by hand.
 //!
-//! The unit is Unix seconds in 32 bits (until the year 2106). They are counted from the start by
-//! the monotonic clock, so changing the system's time neither expires nor revives
-//! anything; absolute expiry times then follow the time that the system had when the server
+//! The unit is Unix seconds in 32 bits (until the year 2106, where the clock stops). They are
+//! counted from the start by the monotonic clock, so changing the system's time neither expires nor
+//! revives anything; absolute expiry times then follow the time that the system had when the server
 //! started.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +20,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock that shows `unix` seconds until it is set.
-    pub const fn new(unix: u32) -> Clock {
-        Clock { now: AtomicU32::new(unix) }
+    /// The last second that a clock shows. The one after it is reserved: other parts of the store
+    /// use it for "never".
+    pub const MAX_SECOND: u32 = u32::MAX - 1;
+
+    /// A clock that shows `unix` seconds until it is set, at most [`MAX_SECOND`](Self::MAX_SECOND).
+    pub fn new(unix: u32) -> Clock {
+        Clock { now: AtomicU32::new(unix.min(Clock::MAX_SECOND)) }
     }
 
     /// The current second since the Unix epoch.
@@ -31,10 +35,10 @@ impl Clock {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Makes the clock show `unix` seconds.
+    /// Makes the clock show `unix` seconds, at most [`MAX_SECOND`](Self::MAX_SECOND).
     pub fn set(&self, unix: u32) {
         // Relaxed: as in `now`.
-        self.now.store(unix, Ordering::Relaxed);
+        self.now.store(unix.min(Clock::MAX_SECOND), Ordering::Relaxed);
     }
 }
 
@@ -161,6 +165,6 @@ mod tests {
         ticker.jump(i64::MIN);
         assert_eq!(ticker.clock().now(), 0);
         ticker.jump(i64::MAX);
-        assert_eq!(ticker.clock().now(), u32::MAX);
+        assert_eq!(ticker.clock().now(), Clock::MAX_SECOND);
     }
 }

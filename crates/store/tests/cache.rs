@@ -136,6 +136,20 @@ fn expiry_is_kept_by_joining_and_counting_and_changed_by_touching() {
     assert_eq!(["touch", "gat", "set"].map(|key| get(&cache, key).is_some()), [false, false, true]);
 }
 
+/// The second after the last one means "never" in other places.
+#[test]
+fn the_cache_works_when_its_clock_has_stopped() {
+    let (cache, clock) = cache();
+    clock.set(u32::MAX);
+    assert_eq!((clock.now(), Clock::new(u32::MAX).now()), (Clock::MAX_SECOND, Clock::MAX_SECOND));
+    assert_eq!(store(&cache, Mode::Set, "never", "1"), Store::Stored);
+    assert_eq!(get(&cache, "never").as_deref(), Some("1"));
+    cache.flush(100);
+    assert_eq!(get(&cache, "never"), None, "the flush has come");
+    assert_eq!(store(&cache, Mode::Set, "after", "1"), Store::Stored);
+    assert_eq!(get(&cache, "after").as_deref(), Some("1"));
+}
+
 #[test]
 fn a_flush_separates_items_stored_in_the_same_second() {
     let (cache, clock) = cache();

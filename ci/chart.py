@@ -41,14 +41,14 @@ DEFAULT = []
 EVERYTHING = """
 persistence.enabled=true persistence.storageClass=fast users.secret=users tls.secret=tls tls.clientCertificates=optional
 antiAffinity=required image.pullSecrets[0].name=registry metrics.serviceMonitor.enabled=true metrics.rules.enabled=true
-metrics.dashboard.enabled=true networkPolicy.enabled=true networkPolicy.clients[0].podSelector.matchLabels.role=web
+metrics.dashboard.enabled=true networkPolicy.clients[0].podSelector.matchLabels.role=web
 networkPolicy.scrapers[0].namespaceSelector.matchLabels.name=monitoring podLabels.team=a podAnnotations.note=b
 nodeSelector.disk=ssd tolerations[0].operator=Exists topologySpreadConstraints[0].maxSkew=1
 topologySpreadConstraints[0].topologyKey=zone topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway
 extraArgs[0]=--disable-flush-all
 """.split()
 LEAST = """
-admin.enabled=false podDisruptionBudget.enabled=false antiAffinity=none preStopSeconds=0 memory=64 resources.limits=null
+admin.enabled=false podDisruptionBudget.enabled=false networkPolicy.enabled=false antiAffinity=none preStopSeconds=0 memory=64 resources.limits=null
 """.split()
 # What helm must say about values.
 REFUSED = {
@@ -62,6 +62,7 @@ REFUSED = {
     "persistance.enabled=true": "persistance",
     "resources.limits=null": "memory: auto needs",
     "metrics.rules.enabled=true admin.enabled=false": "metrics need admin",
+    "metrics.serviceMonitor.enabled=true": "needs networkPolicy.scrapers",
 }
 # The values with which a container runs.
 RUN = [
@@ -81,6 +82,7 @@ def main():
         refuses(values.split(), message)
     everything, default = render(RECENT, EVERYTHING), render(RECENT, DEFAULT)
     has_rules_and_dashboard(kinds(everything))
+    keeps_pods_from_admin(kinds(default), kinds(everything))
     is_in_the_book(default)
     subprocess.run([ROOT / "ci/image.py", "--build-only"], check=True)
     for values in RUN:
@@ -215,6 +217,14 @@ def has_rules_and_dashboard(manifests):
     expect(labels[monitor["jobLabel"]] == "relativistd", "the job has another name than in the alert rules")
     expect(monitor["selector"]["matchLabels"].items() <= labels.items(), "the monitor selects another service")
     expect(monitor["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]], "the service has no such port")
+
+
+def keeps_pods_from_admin(default, everything):
+    """By default only the node, with its probes, reaches --admin."""
+    rules = lambda manifests: manifests["NetworkPolicy"]["spec"]["ingress"]
+    expect(rules(default) == [{"ports": [{"port": "memcached"}]}], f"the default policy is {rules(default)}")
+    admin = [rule for rule in rules(everything) if rule["ports"] == [{"port": "admin"}]]
+    expect(len(admin) == 1 and admin[0]["from"] and rules(everything)[0]["from"], f"the policy is {rules(everything)}")
 
 
 def is_in_the_book(rendered):

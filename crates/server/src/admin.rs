@@ -1,17 +1,20 @@
 //! `--admin`: HTTP for operators. It serves metrics for Prometheus, statistics in JSON, health
 //! checks, and a status page that shows them live.
 //!
-//! The clients are a browser and a few scrapers, so the server is simple: one thread accepts, and a
-//! few others ([`MAX_CLIENTS`]) answer one request each and close the connection, all within
-//! [`http::TIMEOUT`]. Requests are bounded and change nothing, and replies contain no key or value.
-//! Ten times a second the accepting thread also records the size of the table, because resizes are
-//! over in milliseconds. Statistics that need a look at every bucket, or every item, are gathered
-//! piece by piece (see [`Tenant::surveys`](crate::execute::Tenant::surveys)), so no request waits for more than one piece.
+//! The clients are a browser and a few scrapers, so the server is simple: one thread accepts,
+//! answers one request of each client, and closes the connection. It never waits for a client:
+//! [`clients`] has those whose request is incomplete, or that have not taken their reply yet.
+//! Requests are bounded and change nothing, and replies contain no key or value. Ten times a second
+//! the thread also records the size of the table, because resizes are over in milliseconds.
+//! Statistics that need a look at every bucket, or every item, are gathered piece by piece
+//! (see [`Tenant::surveys`](crate::execute::Tenant::surveys)), so no request waits for more than one
+//! piece.
 //!
 //! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
 //! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,
 //! and clients would still have to be written.
 
+mod clients;
 mod history;
 mod http;
 mod metrics;
@@ -20,10 +23,10 @@ mod report;
 mod tenants;
 
 use crate::execute::SharedState;
-use crate::limits::connections::{ConnectionLimit, ConnectionPermit};
 use crate::observability::log::{Level, Log};
 use crate::process::inherited::Inherited;
 use crate::process::stopper::Stopper;
+use clients::{Clients, MAX_CLIENTS};
 use http::{Request, Response};
 use metrics::Format;
 use mio::net::TcpListener;
@@ -31,21 +34,18 @@ use mio::{Events, Interest, Poll, Token};
 use panel::Panel;
 use socket2::Type;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// Maximum number of requests answered at a time.
-const MAX_CLIENTS: usize = 8;
-
-/// The timeout of one more client beyond that limit: silent clients must not block health checks.
-const TIMEOUT_BEYOND_LIMIT: Duration = Duration::from_millis(500);
+use std::time::{Duration, Instant};
 
 /// How often the size of the table is recorded.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Events of the listening socket. Those of clients have smaller numbers.
+const LISTENER: Token = Token(usize::MAX);
 
 /// The check for whether the process is alive, also while it starts or stops. `/readyz` is the one
 /// for whether it serves new clients.
@@ -89,9 +89,8 @@ impl Admin {
         let weak = Arc::downgrade(&panel);
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
-            let log = Log::new(0);
-            if let Err(error) = serve(self.0, poll, &panel, &log, &stopped) {
-                log.write(Level::Warning, format_args!("--admin has failed: {error}"));
+            if let Err(error) = serve(self.0, poll, &panel, &stopped) {
+                Log::new(0).write(Level::Warning, format_args!("--admin has failed: {error}"));
             }
         })?;
         Ok(AdminHandle { address, panel: weak, stop: Some(stop), thread: Some(thread) })
@@ -126,50 +125,42 @@ impl Drop for AdminHandle {
     }
 }
 
-/// Accepts until stopped, then waits for the clients being answered.
-fn serve(
-    mut listener: TcpListener,
-    mut poll: Poll,
-    panel: &OnceLock<Panel>,
-    log: &Log,
-    stopped: &Receiver<()>,
-) -> io::Result<()> {
-    let (gate, last_place) = (ConnectionLimit::new(MAX_CLIENTS), ConnectionLimit::new(1));
-    let mut events = Events::with_capacity(1);
-    poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
-    thread::scope(|scope| {
-        let is_handed_over = || panel.get().is_some_and(|panel| panel.shared.gate.is_handed_over());
-        while stopped.try_recv() != Err(TryRecvError::Disconnected) && !is_handed_over() {
-            match poll.poll(&mut events, Some(TICK)) {
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => panel.get().into_iter().for_each(Panel::tick),
-            }
-            // Accepts all waiting clients, because their arrival is announced only once. Errors are
-            // transient, such as a lack of descriptors.
-            while let Ok((stream, _)) = listener.accept() {
-                // Beyond the limit the connection is closed without a reply: there may be any
-                // number of clients.
-                let place = gate.admit().map(|pass| (pass, http::TIMEOUT));
-                let Some((pass, timeout)) = place.or_else(|| Some((last_place.admit()?, TIMEOUT_BEYOND_LIMIT))) else {
-                    continue;
-                };
-                let client = move || receive(panel, TcpStream::from(stream), timeout, pass);
-                if let Err(error) = thread::Builder::new().name("admin-client".into()).spawn_scoped(scope, client) {
-                    log.write(Level::Warning, format_args!("--admin cannot answer: {error}"));
-                }
-            }
-        }
-        Ok(())
-    })
-}
-
-fn receive(panel: &OnceLock<Panel>, stream: TcpStream, timeout: Duration, _pass: ConnectionPermit) {
-    // A client that sends no request, or does not read the reply, gets none.
-    let _ = http::answer(stream, timeout, |request| match panel.get() {
+/// Serves until stopped, and then the clients that have not taken all of their reply.
+fn serve(mut listener: TcpListener, mut poll: Poll, panel: &OnceLock<Panel>, stopped: &Receiver<()>) -> io::Result<()> {
+    let is_handed_over = || panel.get().is_some_and(|panel| panel.shared.gate.is_handed_over());
+    let respond = |request: Request<'_>| match panel.get() {
         Some(panel) => panel.respond(request),
         None if request.path == HEALTH => healthy(),
         None => Response::unavailable("starting\n"),
-    });
+    };
+    let mut clients = Clients::default();
+    let mut events = Events::with_capacity(1 + MAX_CLIENTS);
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let mut may_accept_more = false;
+    loop {
+        let is_ending = stopped.try_recv() == Err(TryRecvError::Disconnected) || is_handed_over();
+        if is_ending && !clients.keep_answered() {
+            return Ok(());
+        }
+        match poll.poll(&mut events, Some(if may_accept_more { Duration::ZERO } else { TICK })) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => panel.get().into_iter().for_each(Panel::tick),
+        }
+        for event in events.iter().filter(|event| event.token() != LISTENER) {
+            clients.advance(event.token(), respond);
+        }
+        // Not all that wait: there may be no end to them. Errors are transient, such as a lack of
+        // descriptors.
+        may_accept_more = !is_ending
+            && (0..MAX_CLIENTS).all(|_| {
+                let accepted = listener.accept();
+                accepted.is_ok_and(|(stream, _)| {
+                    clients.admit(stream, poll.registry(), Instant::now(), respond);
+                    true
+                })
+            });
+        clients.close_late(Instant::now());
+    }
 }
 
 fn healthy() -> Response {

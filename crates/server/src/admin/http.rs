@@ -2,15 +2,9 @@
 //! response.
 
 use std::borrow::Cow;
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
-
-/// The time in which a client must send its request and read the response.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum length of a request's head.
-const MAX_HEAD: usize = 8 << 10;
+pub(super) const MAX_HEAD: usize = 8 << 10;
 
 /// Maximum number of headers.
 const MAX_HEADERS: usize = 64;
@@ -23,7 +17,7 @@ pub(super) struct Request<'h> {
     /// The media types that the client wants: the header `Accept`, or empty.
     pub(super) accept: &'h str,
     /// Whether only the head of the response is wanted.
-    is_head: bool,
+    pub(super) is_head: bool,
 }
 
 /// A response.
@@ -44,14 +38,15 @@ impl Response {
     }
 
     pub(super) fn unavailable(why: &'static str) -> Response {
-        Response::plain("503 SharedState Unavailable", why)
+        Response::plain("503 Service Unavailable", why)
     }
 
     fn plain(status: &'static str, text: &'static str) -> Response {
         Response { status, content_type: "text/plain; charset=utf-8", body: text.into() }
     }
 
-    fn write(&self, is_head: bool, out: &mut impl Write) -> io::Result<()> {
+    /// The bytes to send: all, or only the head.
+    pub(super) fn bytes(&self, is_head: bool) -> Vec<u8> {
         let Response { status, content_type, body } = self;
         // The page is self-contained, so it may load nothing, and no other page may frame it.
         let head = format!(
@@ -62,18 +57,19 @@ impl Response {
             body.len()
         );
         let body = if is_head { "" } else { body };
-        out.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice())
+        [head.as_bytes(), body.as_bytes()].concat()
     }
 }
 
 /// The state of a request of which some bytes have arrived.
-enum Progress<'h> {
+pub(super) enum Progress<'h> {
     Incomplete,
     Complete(Request<'h>),
     Refused(Response),
 }
 
-fn parse(bytes: &[u8]) -> Progress<'_> {
+/// Parses the bytes that have arrived, [`MAX_HEAD`] at most.
+pub(super) fn parse(bytes: &[u8]) -> Progress<'_> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -96,67 +92,6 @@ fn parse(bytes: &[u8]) -> Progress<'_> {
             Progress::Complete(Request { path, accept, is_head: method == "HEAD" })
         }
         _ => Progress::Refused(Response::plain("405 Method Not Allowed", "the methods are GET and HEAD\n")),
-    }
-}
-
-/// Reads a request and answers it, all within `timeout`.
-///
-/// # Errors
-/// When the client is gone or too slow.
-pub(super) fn answer(
-    mut stream: TcpStream,
-    timeout: Duration,
-    respond: impl FnOnce(Request<'_>) -> Response,
-) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    let end = Instant::now() + timeout;
-    let mut head = Vec::new();
-    let (response, is_head) = loop {
-        match parse(&head) {
-            Progress::Complete(request) => break (respond(request), request.is_head),
-            Progress::Refused(response) => break (response, false),
-            Progress::Incomplete => read_some(&mut stream, &mut head, end)?,
-        }
-    };
-    response.write(is_head, &mut Until { stream: &stream, end })?;
-    stream.shutdown(Shutdown::Write)
-}
-
-/// A stream to which writing fails after `end`, however slowly the client reads.
-struct Until<'s> {
-    stream: &'s TcpStream,
-    end: Instant,
-}
-
-impl Write for Until<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(left_until(self.end)?))?;
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The time until `end`, or an error if it has passed.
-fn left_until(end: Instant) -> io::Result<Duration> {
-    let left = end.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-fn read_some(stream: &mut TcpStream, head: &mut Vec<u8>, end: Instant) -> io::Result<()> {
-    stream.set_read_timeout(Some(left_until(end)?))?;
-    let mut room = [0; 1024];
-    let most = room.len().min(MAX_HEAD - head.len());
-    match stream.read(&mut room[..most]) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(count) => {
-            head.extend_from_slice(&room[..count]);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        Err(error) => Err(error),
     }
 }
 
@@ -183,6 +118,15 @@ mod tests {
         assert_eq!(status(&endless[..MAX_HEAD]), "431 Request Header Fields Too Large");
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
         assert_eq!(status(many.as_bytes()), "431 Request Header Fields Too Large");
+    }
+
+    #[test]
+    fn a_response_has_its_status_and_its_length() {
+        let response = Response::unavailable("starting\n");
+        let whole = String::from_utf8(response.bytes(false)).unwrap();
+        assert!(whole.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{whole}");
+        assert!(whole.contains("\r\nContent-Length: 9\r\n") && whole.ends_with("\r\n\r\nstarting\n"), "{whole}");
+        assert_eq!(whole.strip_suffix("starting\n").unwrap().as_bytes(), response.bytes(true));
     }
 
     #[test]

@@ -221,7 +221,7 @@ pub const CRATES: &[Crate] = &[
             "server",
         ],
         inside: &[
-            Inside { module: "admin", layers: &["history http", "panel", "tenants", "metrics report"] },
+            Inside { module: "admin", layers: &["history http", "clients panel", "tenants", "metrics report"] },
             Inside { module: "admin::metrics", layers: &["text", "sizing tenants"] },
             Inside {
                 module: "execute",

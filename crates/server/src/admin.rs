@@ -27,7 +27,7 @@ use crate::observability::log::{Level, Log};
 use crate::process::inherited::Inherited;
 use crate::process::stopper::Stopper;
 use clients::{Clients, MAX_CLIENTS};
-use http::{Request, Response};
+use http::{Hosts, Request, Response};
 use metrics::Format;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
@@ -54,8 +54,8 @@ const HEALTH: &str = "/healthz";
 /// The status page, which loads nothing else.
 const STATUS_PAGE: &str = include_str!("admin/status.html");
 
-/// A bound listener.
-pub(crate) struct Admin(TcpListener);
+/// A bound listener, and the host names by which clients may address it.
+pub(crate) struct Admin(TcpListener, Hosts);
 
 /// A running server for operators. Dropping the handle stops it.
 pub(crate) struct AdminHandle {
@@ -66,12 +66,13 @@ pub(crate) struct AdminHandle {
 }
 
 impl Admin {
-    /// Listens on `address`, or inherits the socket that does.
-    pub(crate) fn bind(address: SocketAddr, inherited: &Inherited) -> io::Result<Admin> {
+    /// Listens on `address`, or inherits the socket that does. Answers requests to IP addresses,
+    /// localhost and `hosts`.
+    pub(crate) fn bind(address: SocketAddr, hosts: &[String], inherited: &Inherited) -> io::Result<Admin> {
         let bind = || std::net::TcpListener::bind(address);
         let listener = inherited.at(Type::STREAM, address).map_or_else(bind, |socket| Ok(socket.into()))?;
         listener.set_nonblocking(true)?;
-        Ok(Admin(TcpListener::from_std(listener)))
+        Ok(Admin(TcpListener::from_std(listener), Hosts::new(hosts)))
     }
 
     /// Another descriptor of the socket.
@@ -89,7 +90,7 @@ impl Admin {
         let weak = Arc::downgrade(&panel);
         let poll = Poll::new()?;
         let thread = thread::Builder::new().name("admin".into()).spawn(move || {
-            if let Err(error) = serve(self.0, poll, &panel, &stopped) {
+            if let Err(error) = serve(self, poll, &panel, &stopped) {
                 Log::new(0).write(Level::Warning, format_args!("--admin has failed: {error}"));
             }
         })?;
@@ -126,9 +127,15 @@ impl Drop for AdminHandle {
 }
 
 /// Serves until stopped, and then the clients that have not taken all of their reply.
-fn serve(mut listener: TcpListener, mut poll: Poll, panel: &OnceLock<Panel>, stopped: &Receiver<()>) -> io::Result<()> {
+fn serve(
+    Admin(mut listener, hosts): Admin,
+    mut poll: Poll,
+    panel: &OnceLock<Panel>,
+    stopped: &Receiver<()>,
+) -> io::Result<()> {
     let is_handed_over = || panel.get().is_some_and(|panel| panel.shared.gate.is_handed_over());
     let respond = |request: Request<'_>| match panel.get() {
+        _ if !hosts.allow(request) => Response::misdirected(),
         Some(panel) => panel.respond(request),
         None if request.path == HEALTH => healthy(),
         None => Response::unavailable("starting\n"),

@@ -163,6 +163,10 @@ pub struct Options {
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     pub admin: Option<SocketAddr>,
 
+    /// Host name by which clients may address --admin, besides IP addresses and localhost
+    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    pub admin_host: Vec<String>,
+
     /// A node of the cluster, HOST|IP|PORT, for clients that ask by `config get cluster`; may be
     /// given several times
     #[arg(long, value_name = "NODE", action = ArgAction::Append, value_parser = parse_node)]

@@ -2,6 +2,7 @@
 //! response.
 
 use std::borrow::Cow;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Maximum length of a request's head.
 pub(super) const MAX_HEAD: usize = 8 << 10;
@@ -16,8 +17,37 @@ pub(super) struct Request<'h> {
     pub(super) path: &'h str,
     /// The media types that the client wants: the header `Accept`, or empty.
     pub(super) accept: &'h str,
+    /// The host that the client has connected to, by its name for it: the header `Host`. None in
+    /// HTTP/1.0.
+    host: Option<&'h str>,
     /// Whether only the head of the response is wanted.
     pub(super) is_head: bool,
+}
+
+/// The host names by which clients may address the server, besides IP addresses and `localhost`.
+///
+/// A web page can make its own host name mean another address, such as that of this server
+/// (DNS rebinding). Its scripts could then read what the server answers. But the browser still
+/// names the page's host.
+#[derive(Debug)]
+pub(super) struct Hosts(Vec<String>);
+
+impl Hosts {
+    pub(super) fn new(names: &[String]) -> Hosts {
+        Hosts(names.to_vec())
+    }
+
+    /// Whether the request is for this server. Clients that name no host are no browsers.
+    pub(super) fn allow(&self, request: Request<'_>) -> bool {
+        let Some(host) = request.host else { return true };
+        let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let name = host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _)| name);
+        let in_brackets = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        let names = self.0.iter().map(String::as_str).chain(["localhost"]);
+        name.parse::<Ipv4Addr>().is_ok()
+            || in_brackets.is_some_and(|name| name.parse::<Ipv6Addr>().is_ok())
+            || names.into_iter().any(|own| name.eq_ignore_ascii_case(own))
+    }
 }
 
 /// A response.
@@ -31,6 +61,13 @@ pub(super) struct Response {
 impl Response {
     pub(super) fn ok(content_type: &'static str, body: impl Into<Cow<'static, str>>) -> Response {
         Response { status: "200 OK", content_type, body: body.into() }
+    }
+
+    pub(super) fn misdirected() -> Response {
+        Response::plain(
+            "421 Misdirected Request",
+            "this server is addressed by an IP address, localhost, or a name given by --admin-host\n",
+        )
     }
 
     pub(super) fn not_found() -> Response {
@@ -87,9 +124,12 @@ pub(super) fn parse(bytes: &[u8]) -> Progress<'_> {
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     match request.method {
         Some(method @ ("GET" | "HEAD")) => {
-            let accept = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("accept"));
-            let accept = accept.and_then(|header| str::from_utf8(header.value).ok()).unwrap_or_default();
-            Progress::Complete(Request { path, accept, is_head: method == "HEAD" })
+            let header = |name: &str| {
+                let header = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+                Some(str::from_utf8(header.value).unwrap_or_default())
+            };
+            let (accept, host) = (header("accept").unwrap_or_default(), header("host"));
+            Progress::Complete(Request { path, accept, host, is_head: method == "HEAD" })
         }
         _ => Progress::Refused(Response::plain("405 Method Not Allowed", "the methods are GET and HEAD\n")),
     }
@@ -134,6 +174,26 @@ mod tests {
         let Progress::Complete(request) = parse(b"HEAD /metrics?a=b HTTP/1.0\r\naccept: c/d\r\n\r\n") else {
             panic!("not complete")
         };
-        assert_eq!(request, Request { path: "/metrics", accept: "c/d", is_head: true });
+        assert_eq!(request, Request { path: "/metrics", accept: "c/d", host: None, is_head: true });
+    }
+
+    #[test]
+    fn other_hosts_are_not_served() {
+        let hosts = Hosts::new(&["cache.example.com".into()]);
+        let is_allowed = |host: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost:{host}\r\n\r\n");
+            let Progress::Complete(request) = parse(text.as_bytes()) else { panic!("not complete") };
+            hosts.allow(request)
+        };
+        for host in
+            ["127.0.0.1", " 10.0.0.1:9150", "[::1]", "[fe80::1]:80", "localhost:1", "LocalHost", "Cache.Example.COM:9"]
+        {
+            assert!(is_allowed(host), "{host}");
+        }
+        for host in
+            ["", ":9150", "evil.example.com", "evil.example.com:9150", "localhost.example.com", "127.0.0.1.nip.io"]
+        {
+            assert!(!is_allowed(host), "{host}");
+        }
     }
 }

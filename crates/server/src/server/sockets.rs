@@ -54,7 +54,8 @@ impl Sockets {
         } else {
             (bind_ports(options, &inherited)?, bind_datagrams(options, &inherited)?)
         };
-        let admin = options.admin.map(|address| listen_admin(address, &inherited, log)).transpose()?;
+        let admin =
+            options.admin.map(|address| listen_admin(address, &options.admin_host, &inherited, log)).transpose()?;
         let are_inherited = options.take_over.is_some();
         Ok(Sockets { listeners, udp, admin, hand_over: None, are_adopted, inherited, are_inherited })
     }
@@ -142,8 +143,8 @@ fn bind_all<T>(
     Ok(all)
 }
 
-fn listen_admin(address: SocketAddr, inherited: &Inherited, log: &Log) -> Result<Admin, StartError> {
-    let admin = Admin::bind(address, inherited)
+fn listen_admin(address: SocketAddr, hosts: &[String], inherited: &Inherited, log: &Log) -> Result<Admin, StartError> {
+    let admin = Admin::bind(address, hosts, inherited)
         .map_err(|error| StartError::System(format!("cannot listen on {address} (--admin)"), error))?;
     if !address.ip().is_loopback() {
         log.write(

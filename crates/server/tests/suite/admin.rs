@@ -159,6 +159,18 @@ fn only_reading_requests_are_accepted() {
     assert_eq!(ask(&server, &format!("GET /{}", "x".repeat((8 << 10) - 5))).0, 431);
 }
 
+/// A web page whose name means the server's address must not read what it answers.
+#[test]
+fn only_known_hosts_are_answered() {
+    let server = Running::start("-t 1 --admin 0 --admin-host one.example.com --admin-host two");
+    let ask_as = |host: &str| ask(&server, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    for host in ["127.0.0.1", "[::1]:80", "localhost", "one.example.com:9150", "two"] {
+        assert_eq!(ask_as(host), (200, "ok\n".into()), "{host}");
+    }
+    let (status, why) = ask_as("evil.example.com");
+    assert!(status == 421 && why.contains("--admin-host"), "{status} {why}");
+}
+
 #[test]
 fn silent_connections_keep_nobody_from_an_answer() {
     let server = Running::start("-t 1 --admin 0");

@@ -53,6 +53,7 @@ complete -c relativistd -s S -l enable-sasl -d 'Require SASL authentication; bin
 complete -c relativistd -s F -l disable-flush-all -d 'Refuse flush_all'
 complete -c relativistd -s X -l disable-dumping -d 'Refuse commands that list keys'
 complete -c relativistd -s W -l disable-watch -d 'Refuse the watch command'
+complete -c relativistd -l disable-verbosity -d 'Refuse the verbosity command'
 complete -c relativistd -s A -l enable-shutdown -d 'Enable the shutdown command'
 complete -c relativistd -l warm-after-crash -d 'Load the last snapshot after a crash, too. Deletions and changes made since are lost'
 complete -c relativistd -s Z -l enable-ssl -d 'Encrypt TCP connections (TLS); needs -o ssl_chain_cert and ssl_key'

@@ -26,10 +26,12 @@ fn main() -> ExitCode {
         }
     };
     log::to_stderr(line.options.log_format);
-    run(&line).unwrap_or_else(|error| {
+    let status = run(&line).unwrap_or_else(|error| {
         log::fatal(&error);
         error.exit_status().into()
-    })
+    });
+    log::flush();
+    status
 }
 
 /// Does what the options ask for: serves, or prints something and returns.
@@ -75,6 +77,7 @@ fn serve(
 ) -> Result<(), StartError> {
     let options = &line.options;
     let pid_file = options.pidfile.as_deref().map(|path| PidFile::write(path, options.daemon)).transpose()?;
+    log::in_background().map_err(|error| StartError::System("cannot start the thread of the log".into(), error))?;
     signals.obey(server.stopper(), server.reloader(line.clone()), server.saver())?;
     let addresses = server.client_addresses();
     let ended = server.run_and_announce(|| {
@@ -84,6 +87,8 @@ fn serve(
         }
         systemd::notify_ready(options.take_over.is_some());
         if let Some(readiness) = readiness {
+            // It may replace stderr.
+            log::flush();
             readiness.announce(options.verbose > 0);
         }
     })?;

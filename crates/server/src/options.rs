@@ -262,6 +262,10 @@ pub struct Options {
     #[arg(short = 'W', long)]
     pub disable_watch: bool,
 
+    /// Refuse the verbosity command
+    #[arg(long)]
+    pub disable_verbosity: bool,
+
     /// Enable the shutdown command
     #[arg(short = 'A', long)]
     pub enable_shutdown: bool,

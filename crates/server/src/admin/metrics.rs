@@ -11,6 +11,7 @@ mod text;
 use super::panel::Panel;
 use crate::observability::hot_keys::{self, HotKey, Report};
 use crate::observability::latency::Kind as CommandKind;
+use crate::observability::log;
 use crate::options::PROTOCOL_VERSION;
 use crate::process::resources;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
@@ -173,6 +174,7 @@ fn connections(panel: &Panel, text: &mut Text) {
     text.gauge("log_watchers", "Clients that receive log lines (`watch`).", watchers);
     text.counter("log_watcher_sent_total", "Log lines sent to clients that receive them (`watch`).", sent);
     text.counter("log_watcher_skipped_total", "Log lines lost because a client (`watch`) read too slowly.", skipped);
+    text.counter("log_worker_dropped_total", "Log messages lost because stderr was not read.", log::dropped());
 }
 
 fn memory(panel: &Panel, text: &mut Text) {

@@ -11,6 +11,7 @@ use super::report::Report;
 use super::session::ListeningSocket;
 use super::{Dump, Executor, Outcome, Session};
 use crate::observability::hot_keys::Kind;
+use crate::observability::log;
 use crate::observability::stats::Totals;
 use crate::options::PROTOCOL_VERSION;
 use nix::sys::resource::{UsageWho, getrusage};
@@ -257,7 +258,7 @@ impl Executor<'_> {
         let (watchers, lines_sent, lines_skipped) = self.tenant.watch.counts();
         stats! { report,
             malloc_fails: 0,
-            log_worker_dropped: 0,
+            log_worker_dropped: log::dropped(),
             log_worker_written: lines_sent,
             log_watcher_skipped: lines_skipped,
             log_watcher_sent: lines_sent,

@@ -38,6 +38,9 @@ impl Executor<'_> {
             Command::FlushAll { exptime, noreply } => append_reply(out, noreply, self.flush(exptime)),
             Command::Version => reply::version(out, PROTOCOL_VERSION),
             Command::Verbosity { noreply, .. } if self.is_shared() => append_reply(out, noreply, NOT_WITH_TENANTS),
+            Command::Verbosity { noreply, .. } if self.shared.live.get().disable_verbosity => {
+                append_reply(out, noreply, b"CLIENT_ERROR verbosity not allowed\r\n");
+            }
             Command::Verbosity { level, noreply } => {
                 self.shared.log.set_verbosity(u8::try_from(level).unwrap_or(u8::MAX));
                 append_reply(out, noreply, reply::OK);

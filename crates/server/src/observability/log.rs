@@ -1,10 +1,16 @@
 //! Messages to the operator, by `tracing`: the application decides where they go. The program
-//! writes them to stderr ([`to_stderr`]). A library without a subscriber is silent.
+//! writes them to stderr ([`to_stderr`]), by a thread of its own as soon as there are clients
+//! ([`in_background`]). A library without a subscriber is silent.
+
+mod queue;
 
 use clap::ValueEnum;
+use queue::Queue;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread;
+use std::time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
 /// The format of messages on stderr.
@@ -17,11 +23,17 @@ pub enum Format {
     Json,
 }
 
+/// The messages that wait to be written to stderr.
+static QUEUE: Queue = Queue::new();
+
+/// How long [`flush`] waits.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Writes the messages of this process to stderr from now on. A closed stderr does not stop the
 /// server.
 pub fn to_stderr(format: Format) {
     let builder = tracing_subscriber::fmt()
-        .with_writer(io::stderr)
+        .with_writer(|| Stderr)
         .with_max_level(LevelFilter::TRACE)
         .with_ansi(false)
         .log_internal_errors(false);
@@ -31,6 +43,46 @@ pub fn to_stderr(format: Format) {
         Format::Text => builder.without_time().try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
+}
+
+/// Writes messages by a thread of its own from now on, so that no other thread waits for those who
+/// read stderr. A fork or the sandbox must come before: they concern only the calling thread.
+///
+/// # Errors
+/// When the operating system refuses a thread.
+pub fn in_background() -> io::Result<()> {
+    let write = || loop {
+        match QUEUE.write_next(&mut io::stderr()) {
+            0 => (),
+            dropped => Level::Warning.trace(format_args!("{dropped} log messages were lost: stderr was not read")),
+        }
+    };
+    thread::Builder::new().name("log".into()).spawn(write)?;
+    QUEUE.open();
+    Ok(())
+}
+
+/// Waits until all messages were written, or until it is clear that stderr is not read.
+pub fn flush() {
+    QUEUE.flush(PATIENCE);
+}
+
+/// How many messages were lost because stderr was not read.
+pub(crate) fn dropped() -> u64 {
+    QUEUE.dropped()
+}
+
+/// stderr, or the queue in front of it. Each message is one write.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        if QUEUE.push(message) { Ok(message.len()) } else { io::stderr().write(message) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// The verbosity (the number of `-v`) from which on a message is logged.

@@ -18,6 +18,7 @@ const CHANGEABLE: [&str; 10] = [
     "disable-flush-all",
     "disable-dumping",
     "disable-watch",
+    "disable-verbosity",
     "enable-shutdown",
     "auth-file",
 ];
@@ -156,6 +157,7 @@ impl Options {
             disable_flush_all: new.disable_flush_all,
             disable_dumping: new.disable_dumping,
             disable_watch: new.disable_watch,
+            disable_verbosity: new.disable_verbosity,
             enable_shutdown: new.enable_shutdown,
             // Whether clients must log in is fixed.
             auth_file: self.auth_file.as_ref().map(|old| new.auth_file.as_ref().unwrap_or(old).clone()),

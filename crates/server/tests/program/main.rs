@@ -136,6 +136,34 @@ fn a_storm_on_a_key_is_logged_once() {
     storm.join().unwrap();
 }
 
+/// Clients do not wait for those who read the log, and neither does the end.
+#[test]
+fn a_log_that_nobody_reads_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ports");
+    let mut command = program();
+    command.args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file);
+    let mut daemon = Daemon::start(&mut command);
+    let port = ports(&file)[0];
+    let lost = || -> u64 {
+        let stats = converse(port, "stats\r\n");
+        stats.lines().find_map(|line| line.strip_prefix("STAT log_worker_dropped ")).unwrap().parse().unwrap()
+    };
+    assert_eq!((converse(port, "verbosity 2\r\n").as_str(), lost()), ("OK\r\n", 0));
+    let requests = format!("get {}\r\n", "k".repeat(200)).repeat(1000);
+    while lost() == 0 {
+        assert_eq!(converse(port, &requests), "END\r\n".repeat(1000));
+    }
+    let mut stderr = std::io::BufReader::new(daemon.0.stderr.take().unwrap());
+    assert!(logs(&mut stderr, " log messages were lost: "));
+    let before = lost();
+    while lost() == before {
+        converse(port, &requests);
+    }
+    kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGTERM).unwrap();
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn help_and_version() {
     let help = run("-h");

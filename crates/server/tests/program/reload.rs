@@ -218,8 +218,10 @@ fn commands_can_be_forbidden_and_allowed() {
     assert!(server.ask("lru_crawler metadump all\r\n").contains("END"));
     assert!(may_watch(&server));
     assert!(server.ask("shutdown\r\n").contains("not enabled"));
-    let flags = "disable-flush-all = true\ndisable-dumping = true\ndisable-watch = true\n";
-    server.reload(&format!("verbose = 1\n{flags}"));
+    assert_eq!(server.ask("verbosity 1\r\n"), "OK\r\n");
+    let flags = ["flush-all", "dumping", "watch", "verbosity"].map(|name| format!("disable-{name} = true\n"));
+    server.reload(&format!("verbose = 1\n{}", flags.concat()));
+    assert_eq!(server.ask("verbosity 2\r\n"), "CLIENT_ERROR verbosity not allowed\r\n");
     assert!(server.ask("flush_all\r\n").contains("not allowed"));
     assert!(server.ask("lru_crawler metadump all\r\n").contains("not allowed"));
     assert!(!may_watch(&server));

@@ -238,7 +238,7 @@ const RENAMED: [(&str, &str); 25] = [
 
 /// Statistics without a metric: constants of the process and the program, and those that are always
 /// 0, because this server does not have what they count.
-const WITHOUT_METRIC: [&str; 29] = [
+const WITHOUT_METRIC: [&str; 28] = [
     "pid",
     "time",
     "libevent",
@@ -258,7 +258,6 @@ const WITHOUT_METRIC: [&str; 29] = [
     "lru_crawler_running",
     "lru_maintainer_juggles",
     "malloc_fails",
-    "log_worker_dropped",
     "unexpected_napi_ids",
     "round_robin_fallback",
     "slab_global_page_pool",

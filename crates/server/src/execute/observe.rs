@@ -28,6 +28,12 @@ impl Executor<'_> {
     /// of the item, if there is one.
     #[cold]
     pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
+        let watch = &self.tenant.watch;
+        // The size is that of a line about a deletion, too.
+        if !watch.has_room(Topic::Fetchers) && !watch.has_watchers(Topic::Deletions) {
+            watch.miss(Topic::Fetchers);
+            return None;
+        }
         let mut size = None;
         let lookup = self.tenant.cache.peek(key, |hit| size = Some(hit.value.len()));
         self.publish_get(session, key, lookup, size.unwrap_or(0));

@@ -2,19 +2,25 @@
 //!
 //! No thread waits for a watcher. A line goes into the watcher's buffer if there is room, and is
 //! lost otherwise. The next line that fits reports the number of lost lines. While there is no
-//! watcher, a command pays one load of a word that is almost never written.
+//! watcher, a command pays one load of a word that is almost never written. While no watcher has
+//! room, it also counts the line, in memory that few other threads write: it takes no lock, and
+//! writes no text. Otherwise the text is written once for all watchers.
 
 use super::CLASS;
+use crossbeam_utils::CachePadded;
 use relativist_memcache::encode_percent;
 use relativist_store::{EvictionObserver, Hit, Marks};
 use std::fmt;
 use std::io::Write as _;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum number of watchers of the users without a tenant.
 pub(super) const MAX_WATCHERS: usize = 20;
+
+/// Places at which lines for nobody are counted.
+const PLACES: usize = 16;
 
 /// The kinds of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,19 +66,110 @@ impl Topic {
 pub struct Watch {
     /// Topics with a watcher.
     topics: AtomicU8,
-    watchers: Mutex<Vec<Arc<Subscription>>>,
+    /// Topics with a watcher that has room.
+    open: Arc<AtomicU8>,
+    watchers: Mutex<Vec<Watcher>>,
+    /// Lines for which no watcher had room.
+    missed: Missed,
     line_number: AtomicU64,
     buffer_size: usize,
     max_watchers: usize,
     sent: AtomicU64,
+    /// Lines that watchers have lost, and that were reported to them or could not be.
     skipped: AtomicU64,
+}
+
+/// A watcher, as those see it that publish.
+#[derive(Debug)]
+struct Watcher {
+    subscription: Arc<Subscription>,
+    /// Lines lost since the last report, besides those missed.
+    lost: u64,
+    /// The lines of its topics that were missed before.
+    missed_before: u64,
+}
+
+/// What has become of a line.
+enum Offer {
+    /// The watcher will get it, after a report of so many lost lines.
+    Accepted(u64),
+    /// The watcher had no room.
+    Lost,
+    /// The watcher has no room from now on.
+    Filled,
+}
+
+impl Watcher {
+    /// Adds a line if there is room. Its buffer has `size` bytes.
+    fn offer(&mut self, line: &[u8], size: usize, missed: &Missed) -> Offer {
+        let Watcher { subscription, lost, missed_before } = self;
+        // Relaxed: a watcher whose buffer is emptied just now may lose one more line.
+        if subscription.is_full.load(Ordering::Relaxed) {
+            *lost += 1;
+            return Offer::Lost;
+        }
+        let mut lines = lock(&subscription.lines);
+        let was_empty = lines.is_empty();
+        if lines.len() + line.len() > size {
+            *lost += 1;
+            // Relaxed: written under the mutex of the lines. Nobody takes an empty buffer.
+            subscription.is_full.store(!was_empty, Ordering::Relaxed);
+            return if was_empty { Offer::Lost } else { Offer::Filled };
+        }
+        let mut skipped = 0;
+        if *lost > 0 {
+            let now = missed.of(subscription.topics);
+            skipped = *lost + now - *missed_before;
+            (*lost, *missed_before) = (0, now);
+            writeln!(lines, "skipped={skipped}").expect("writing to a Vec does not fail");
+        }
+        lines.extend_from_slice(line);
+        drop(lines);
+        if was_empty && let Some(wake) = &*lock(&subscription.wake) {
+            wake();
+        }
+        Offer::Accepted(skipped)
+    }
+
+    /// The number of lines lost since the last report.
+    fn lost(&self, missed: &Missed) -> u64 {
+        self.lost + missed.of(self.subscription.topics) - self.missed_before
+    }
+}
+
+/// Counts of lines by topic, at places that few threads share.
+#[derive(Debug, Default)]
+struct Missed([CachePadded<[AtomicU64; u8::BITS as usize]>; PLACES]);
+
+impl Missed {
+    fn count(&self, topic: Topic) {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            // Relaxed: a number that no other data depends on.
+            static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % PLACES;
+        }
+        let place = PLACE.with(|place| *place);
+        // Relaxed: a count.
+        self.0[place][(topic as u8).trailing_zeros() as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of lines of these topics.
+    fn of(&self, topics: u8) -> u64 {
+        let is_one = |topic: usize| topics & 1 << topic != 0;
+        // Relaxed: as above.
+        let sum = |topic: usize| self.0.iter().map(|place| place[topic].load(Ordering::Relaxed)).sum::<u64>();
+        (0..u8::BITS as usize).filter(|topic| is_one(*topic)).map(sum).sum()
+    }
 }
 
 /// The lines for one watcher.
 pub struct Subscription {
     topics: u8,
     lines: Mutex<Vec<u8>>,
-    lost: AtomicUsize,
+    /// Whether a line was lost since the last time that the lines were taken.
+    is_full: AtomicBool,
+    /// The topics with a watcher that has room.
+    open: Arc<AtomicU8>,
     /// Wakes the thread of the watcher's connection when a line has arrived.
     wake: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -86,34 +183,20 @@ impl fmt::Debug for Subscription {
 impl Subscription {
     /// Moves the lines that have arrived to `out`.
     pub fn take(&self, out: &mut Vec<u8>) {
-        out.append(&mut lock(&self.lines));
+        let mut lines = lock(&self.lines);
+        out.append(&mut lines);
+        // Relaxed: written under the mutex.
+        let was_full = self.is_full.swap(false, Ordering::Relaxed);
+        drop(lines);
+        if was_full {
+            // Relaxed: after the change of `is_full`, see `Watch::note_open`.
+            self.open.fetch_or(self.topics, Ordering::Relaxed);
+        }
     }
 
     /// Sets the function that wakes the watcher's thread when a line has arrived.
     pub fn set_wake(&self, wake: impl Fn() + Send + 'static) {
         *lock(&self.wake) = Some(Box::new(wake));
-    }
-
-    /// Adds a line. Returns false if there was no room, so that the line is lost.
-    fn push(&self, line: &[u8], size: usize) -> bool {
-        let mut lines = lock(&self.lines);
-        if lines.len() + line.len() > size {
-            // Relaxed: written under the mutex.
-            self.lost.fetch_add(1, Ordering::Relaxed);
-            return false;
-        }
-        // Relaxed: as above.
-        let lost = self.lost.swap(0, Ordering::Relaxed);
-        if lost > 0 {
-            writeln!(lines, "skipped={lost}").expect("writing to a Vec does not fail");
-        }
-        let was_empty = lines.is_empty();
-        lines.extend_from_slice(line);
-        drop(lines);
-        if was_empty && let Some(wake) = &*lock(&self.wake) {
-            wake();
-        }
-        true
     }
 }
 
@@ -123,7 +206,9 @@ impl Watch {
     pub fn new(buffer_size: usize, max_watchers: usize) -> Watch {
         Watch {
             topics: AtomicU8::new(0),
+            open: Arc::default(),
             watchers: Mutex::default(),
+            missed: Missed::default(),
             line_number: AtomicU64::new(1),
             buffer_size,
             max_watchers,
@@ -135,6 +220,17 @@ impl Watch {
     /// Whether there are watchers.
     pub fn is_watched(&self) -> bool {
         self.topics() != 0
+    }
+
+    /// Whether there are watchers of `topic`.
+    pub(super) fn has_watchers(&self, topic: Topic) -> bool {
+        self.topics() & topic as u8 != 0
+    }
+
+    /// Whether some watcher of `topic` has room for a line.
+    pub(super) fn has_room(&self, topic: Topic) -> bool {
+        // Relaxed: a line may be lost while a watcher gets room.
+        self.open.load(Ordering::Relaxed) & topic as u8 != 0
     }
 
     /// All topics with a watcher.
@@ -149,50 +245,96 @@ impl Watch {
         if watchers.len() >= self.max_watchers {
             return None;
         }
-        let (lines, lost, wake) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
-        let watcher = Arc::new(Subscription { topics, lines, lost, wake });
-        watchers.push(Arc::clone(&watcher));
+        let (is_full, open) = (AtomicBool::new(false), Arc::clone(&self.open));
+        let subscription =
+            Arc::new(Subscription { topics, lines: Mutex::default(), is_full, open, wake: Mutex::default() });
+        let missed_before = self.missed.of(topics);
+        watchers.push(Watcher { subscription: Arc::clone(&subscription), lost: 0, missed_before });
         self.note_topics(&watchers);
-        Some(watcher)
+        Some(subscription)
     }
 
     /// Removes a watcher.
-    pub fn unsubscribe(&self, watcher: &Arc<Subscription>) {
+    pub fn unsubscribe(&self, subscription: &Arc<Subscription>) {
         let mut watchers = lock(&self.watchers);
-        watchers.retain(|other| !Arc::ptr_eq(watcher, other));
+        watchers.retain(|watcher| {
+            let stays = !Arc::ptr_eq(subscription, &watcher.subscription);
+            if !stays {
+                // Relaxed: a count.
+                self.skipped.fetch_add(watcher.lost(&self.missed), Ordering::Relaxed);
+            }
+            stays
+        });
         self.note_topics(&watchers);
     }
 
-    fn note_topics(&self, watchers: &[Arc<Subscription>]) {
+    fn note_topics(&self, watchers: &[Watcher]) {
         // Relaxed: as in `topics`.
-        self.topics.store(watchers.iter().fold(0, |all, watcher| all | watcher.topics), Ordering::Relaxed);
+        let all = watchers.iter().fold(0, |all, watcher| all | watcher.subscription.topics);
+        self.topics.store(all, Ordering::Relaxed);
+        self.note_open(watchers);
+    }
+
+    /// Finds out for which topics there is room. Call it when a watcher has no room any more.
+    fn note_open(&self, watchers: &[Watcher]) {
+        // Relaxed (all): the mutex of the lines orders them. If a watcher is seen as full, it adds
+        // its topics later, and so after this store.
+        self.open.store(0, Ordering::Relaxed);
+        for Watcher { subscription, .. } in watchers {
+            let lines = lock(&subscription.lines);
+            let is_full = subscription.is_full.load(Ordering::Relaxed);
+            drop(lines);
+            if !is_full {
+                self.open.fetch_or(subscription.topics, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts a line that the watchers of `topic` lose, if there are any.
+    pub(super) fn miss(&self, topic: Topic) {
+        if self.has_watchers(topic) {
+            self.missed.count(topic);
+        }
     }
 
     /// Sends a line to the watchers of `topic`.
     pub fn publish(&self, topic: Topic, event: fmt::Arguments<'_>) {
-        if self.topics() & topic as u8 == 0 {
-            return;
+        if !self.has_room(topic) {
+            return self.miss(topic);
         }
         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Relaxed (all): numbers on which no other data depends.
         let number = self.line_number.fetch_add(1, Ordering::Relaxed);
         let line = format!("ts={}.{:06} gid={number} {event}\n", time.as_secs(), time.subsec_micros());
-        for watcher in lock(&self.watchers).iter().filter(|watcher| watcher.topics & topic as u8 != 0) {
-            let count = if watcher.push(line.as_bytes(), self.buffer_size) { &self.sent } else { &self.skipped };
-            count.fetch_add(1, Ordering::Relaxed);
+        let mut watchers = lock(&self.watchers);
+        let (mut sent, mut skipped, mut has_filled) = (0, 0, false);
+        for watcher in watchers.iter_mut().filter(|it| it.subscription.topics & topic as u8 != 0) {
+            match watcher.offer(line.as_bytes(), self.buffer_size, &self.missed) {
+                Offer::Accepted(lost) => (sent, skipped) = (sent + 1, skipped + lost),
+                Offer::Lost => (),
+                Offer::Filled => has_filled = true,
+            }
+        }
+        self.sent.fetch_add(sent, Ordering::Relaxed);
+        self.skipped.fetch_add(skipped, Ordering::Relaxed);
+        if has_filled {
+            self.note_open(&watchers);
         }
     }
 
     /// Watchers, lines sent and lines skipped.
     pub(crate) fn counts(&self) -> (usize, u64, u64) {
+        let watchers = lock(&self.watchers);
+        let unreported: u64 = watchers.iter().map(|watcher| watcher.lost(&self.missed)).sum();
         // Relaxed: numbers on which no other data depends.
-        (lock(&self.watchers).len(), self.sent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
+        let (sent, skipped) = (self.sent.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed));
+        (watchers.len(), sent, skipped + unreported)
     }
 }
 
 impl EvictionObserver for Watch {
     fn is_watching(&self) -> bool {
-        self.topics() & Topic::Evictions as u8 != 0
+        self.has_watchers(Topic::Evictions)
     }
 
     fn evicted(&self, hit: Hit<'_>) {
@@ -216,6 +358,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use relativist_store::{Cache, Clock, Content, Mode};
+    use std::cell::Cell;
 
     #[test]
     fn a_slow_watcher_loses_lines_and_receives_their_number() {
@@ -223,18 +366,63 @@ mod tests {
         let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
         let publish = || watch.publish(Topic::Fetchers, format_args!("{}", "x".repeat(50)));
         watch.publish(Topic::Mutations, format_args!("not watched"));
-        publish();
-        publish();
-        publish();
+        (0..5).for_each(|_| publish());
+        assert_eq!(watch.counts(), (1, 1, 4));
         let mut out = Vec::new();
         watcher.take(&mut out);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
         publish();
         out.clear();
         watcher.take(&mut out);
-        assert!(out.starts_with(b"skipped=2\n"));
+        assert!(out.starts_with(b"skipped=4\n"));
+        (0..3).for_each(|_| publish());
+        assert_eq!(watch.counts(), (1, 3, 6));
         watch.unsubscribe(&watcher);
         assert!(!watch.is_watched());
+        assert_eq!(watch.counts(), (0, 3, 6));
+    }
+
+    /// A text that counts how often it is written.
+    struct Counted<'c>(&'c Cell<usize>);
+
+    impl fmt::Display for Counted<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.set(self.0.get() + 1);
+            f.write_str("a text of many bytes, so that there is room for only one of them")
+        }
+    }
+
+    #[test]
+    fn a_line_is_written_once_and_only_if_there_is_room() {
+        let watch = Watch::new(150, 4);
+        let fetchers = [1, 2, 3].map(|_| watch.subscribe(Topic::Fetchers as u8).unwrap());
+        let mutations = watch.subscribe(Topic::Mutations as u8).unwrap();
+        let (written, mut out) = (Cell::new(0), Vec::new());
+        let publish = |topic| {
+            watch.publish(topic, format_args!("{}", Counted(&written)));
+            written.replace(0)
+        };
+        assert_eq!([(); 5].map(|()| publish(Topic::Fetchers)), [1, 1, 0, 0, 0], "the second one finds no room");
+        assert_eq!([(); 3].map(|()| publish(Topic::Mutations)), [1, 1, 0], "watchers of other topics have room");
+        fetchers[1].take(&mut out);
+        assert_eq!([(); 3].map(|()| publish(Topic::Fetchers)), [1, 1, 0], "one of them has room again");
+        fetchers[1].take(&mut out);
+        let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
+        assert_eq!(text.matches('\n').count(), 3, "{text}");
+        assert!(text.contains("\nskipped=4\n"), "{text}");
+        [&fetchers[0], &mutations].iter().for_each(|watcher| watcher.take(&mut out));
+        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 2);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_leaves_room_for_others() {
+        let watch = Watch::new(100, 1);
+        let watcher = watch.subscribe(Topic::Fetchers as u8).unwrap();
+        watch.publish(Topic::Fetchers, format_args!("{}", "x".repeat(100)));
+        watch.publish(Topic::Fetchers, format_args!("short"));
+        let mut out = Vec::new();
+        watcher.take(&mut out);
+        assert!(out.starts_with(b"skipped=1\nts=") && out.ends_with(b" short\n"));
     }
 
     #[test]

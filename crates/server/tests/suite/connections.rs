@@ -315,7 +315,8 @@ fn a_dump_waits_for_its_reader(io: Io) {
     assert_eq!(keys[7], format!("mg {}", key(7)));
 }
 
-/// A watcher that reads nothing loses lines, and delays no other client.
+/// A watcher that reads nothing loses lines, and delays no other client. When it reads again, it
+/// gets the number of lost lines, and further ones.
 fn a_slow_watcher_loses_lines(io: Io) {
     let server = io.start("-t 1 -o watcher_logbuf_size=1");
     let mut watcher = server.connect();
@@ -324,15 +325,33 @@ fn a_slow_watcher_loses_lines(io: Io) {
     client.send("stats conns\r\n");
     let list = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
     assert!(list.contains(":state conn_watch\r\n"), "{list}");
-    for _ in 0..100 {
+    let mut published = 0;
+    while stat(&mut client, "log_watcher_skipped") == 0 {
         client.ask("mg nothing\r\n".repeat(1000), "EN\r\n".repeat(1000));
+        published += 1000;
     }
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    let skipped = stats.lines().find_map(|line| line.strip_prefix("STAT log_watcher_skipped ")).unwrap();
-    assert!(skipped.parse::<u64>().unwrap() > 0, "{stats}");
-    drop(watcher);
-    client.ask("version\r\n", "VERSION 1.6.45\r\n");
+    let reader = thread::spawn(move || {
+        let (mut received, mut skipped) = (0, 0);
+        for line in std::io::BufReader::new(watcher.0).lines().map(|line| line.expect("the lines go on")) {
+            match line.strip_prefix("skipped=") {
+                Some(number) => skipped += number.parse::<u64>().unwrap(),
+                None => received += 1,
+            }
+            if let Some((_, end)) = line.split_once(" key=end_") {
+                let end: u64 = end.split(' ').next().unwrap().parse().unwrap();
+                return (received, skipped, end);
+            }
+        }
+        panic!("the watcher is closed")
+    });
+    for end in (published + 1).. {
+        client.ask(format!("mg end_{end}\r\n"), "EN\r\n");
+        if reader.is_finished() {
+            break;
+        }
+    }
+    let (received, skipped, end) = reader.join().unwrap();
+    assert!(skipped > 0 && received + skipped == end, "{received} and {skipped} of {end} lines");
 }
 
 /// This holds for a stop from outside and for a `shutdown` command, and for a watcher on any

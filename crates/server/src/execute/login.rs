@@ -70,12 +70,17 @@ impl Executor<'_> {
     /// the client has logged in before as a user of another tenant.
     fn enter(&self, session: &Session, credentials: Credentials) -> Verdict {
         let users = self.shared.users.as_ref();
+        let is_first = !session.has_logged_in();
         let is_in = session.note_credentials(&credentials)
             // A reload that this check misses finds the credentials in the session.
             && users.is_some_and(|users| users.admit(&credentials))
             && credentials.tenant.is_none_or(|name| {
                 self.shared.tenants.named(&name).is_some_and(|tenant| session.enter(tenant))
             });
+        // Without tenants it was published before the login.
+        if is_in && is_first && self.is_shared() {
+            self.shared.publish_connection(session, "conn_new", "");
+        }
         if is_in { Verdict::Welcome } else { Verdict::LastFailure }
     }
 }

@@ -143,6 +143,11 @@ impl Session {
         is_same
     }
 
+    /// Whether the client has logged in.
+    pub(super) fn has_logged_in(&self) -> bool {
+        lock(&self.credentials).is_some()
+    }
+
     /// Whether the credentials of the client do not count any more, so that the connection must be
     /// closed.
     pub(crate) fn is_revoked(&self) -> bool {

@@ -1,8 +1,9 @@
 //! The state that all threads share.
 
-use super::session::SessionRegistry;
+use super::session::{Session, SessionRegistry};
 use super::tenant::{Tenant, Tenants};
 use super::tuning::Tuning;
+use super::watch::Topic;
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
 use crate::observability::hot_keys;
@@ -104,6 +105,22 @@ impl SharedState {
             let (lookups, misses) = (totals.cmd_get + totals.cmd_touch, totals.get_misses + totals.touch_misses);
             tenant.cache.advance_sizing(lookups, misses);
         });
+    }
+
+    /// Notifies those that watch connections: those of the session's tenant, because others must
+    /// not see its clients. While there are tenants, nobody is told of a client that has not logged
+    /// in.
+    pub(crate) fn publish_connection(&self, session: &Session, event: &str, reason: &str) {
+        let tenant = session.tenant().map_or(&self.common, |tenant| tenant);
+        if !tenant.watch.has_watchers(Topic::Connections) || !(session.has_logged_in() || self.tenants.is_empty()) {
+            return;
+        }
+        let (address, port) = session.transport.peer();
+        let (transport, id) = (session.transport.name(), session.id);
+        tenant.watch.publish(
+            Topic::Connections,
+            format_args!("type={event} rip={address} rport={port} transport={transport}{reason} cfd={id}"),
+        );
     }
 
     /// Limits on what a client can make a connection buffer.

@@ -2,7 +2,7 @@
 
 use super::listener::Listener;
 use super::stream::Stream;
-use super::worker::{AcceptedConnection, WorkerHandle, publish_event};
+use super::worker::{AcceptedConnection, WorkerHandle};
 use crate::execute::SharedState;
 use crate::execute::Transport;
 use crate::observability::log::Level;
@@ -150,7 +150,7 @@ impl Acceptor {
         // The acceptor logs this, not the workers: the watchers might be gone when the workers
         // close their connections.
         for session in self.shared.connections.sessions() {
-            publish_event(&self.shared, &session, "conn_close", " reason=shutdown");
+            self.shared.publish_connection(&session, "conn_close", " reason=shutdown");
         }
         Ok(())
     }

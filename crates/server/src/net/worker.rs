@@ -8,7 +8,7 @@ use super::stream::Stream;
 use super::tls::Tls;
 #[cfg(target_os = "linux")]
 use super::uring::Uring;
-use crate::execute::{Executor, Listed, Session, SharedState, TURN, Topic, Transport};
+use crate::execute::{Executor, Listed, Session, SharedState, TURN, Transport};
 use crate::limits::buffers::{BufferBytes, WorkerUsage};
 use crate::limits::connections::ConnectionPermit;
 use crate::limits::slow_clients::{MIN_BYTES, PERIOD};
@@ -360,7 +360,7 @@ impl<B: Backend> Worker<B> {
         };
         let listed = shared.connections.enter(Arc::clone(&session));
         shared.log.write(Level::Connection, format_args!("<{id} connection from {}", session.transport));
-        publish_event(shared, &session, "conn_new", "");
+        shared.publish_connection(&session, "conn_new", "");
         self.slots.insert(key, ConnectionSlot { connection: Connection::new(key, session, terms, pass), listed });
     }
 
@@ -574,7 +574,7 @@ impl<B: Backend> Worker<B> {
         let Some(ConnectionSlot { mut connection, listed }) = self.slots.remove(key) else { return };
         self.usage.change(&mut connection.counted, BufferBytes::default());
         self.shared.connections.leave(listed);
-        publish_event(&self.shared, &connection.session, "conn_close", &format!(" reason={reason}"));
+        self.shared.publish_connection(&connection.session, "conn_close", &format!(" reason={reason}"));
         if let Some(subscription) = connection.subscription() {
             let tenant = connection.session.tenant().map_or(&self.shared.common, |tenant| tenant);
             tenant.watch.unsubscribe(subscription);
@@ -584,17 +584,5 @@ impl<B: Backend> Worker<B> {
         self.shared.log.write(Level::Connection, format_args!("<{id} connection closed ({reason})"));
         drop(connection);
         self.backend.close(key);
-    }
-}
-
-/// Notifies the watchers of connections. They have no tenant.
-pub(super) fn publish_event(shared: &SharedState, session: &Session, event: &str, reason: &str) {
-    if shared.common.watch.is_watched() {
-        let (address, port) = session.transport.peer();
-        let (transport, id) = (session.transport.name(), session.id);
-        shared.common.watch.publish(
-            Topic::Connections,
-            format_args!("type={event} rip={address} rport={port} transport={transport}{reason} cfd={id}"),
-        );
     }
 }

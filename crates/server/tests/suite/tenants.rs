@@ -195,6 +195,30 @@ fn watchers_and_hot_keys_show_only_the_own_tenant() {
     }
 }
 
+#[test]
+fn watchers_of_connections_see_only_those_of_the_own_tenant() {
+    let server = shared(Io::Epoll, "");
+    let mut watchers = ["plain", "red", "blue"].map(|user| log_in(&server, user));
+    watchers.iter_mut().for_each(|watcher| watcher.ask("watch connevents\r\n", "OK\r\n"));
+    let mut events = |user: &str, watcher: usize| {
+        let mut client = log_in(&server, user);
+        // A second login is no new connection.
+        client.ask(login(user), "STORED\r\n");
+        let port = client.0.local_addr().unwrap().port();
+        drop(client);
+        // Each is the next line of its watcher, so there were none about others.
+        for event in ["conn_new", "conn_close"] {
+            let line = String::from_utf8(watchers[watcher].read_until(b"\n")).unwrap();
+            assert!(line.contains(&format!("type={event} rip=127.0.0.1 rport={port} ")), "{user}: {line}");
+        }
+    };
+    // It does not log in, so nobody knows whose client it is.
+    server.connect().ask("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
+    for (user, watcher) in [("red", 1), ("blue", 2), ("plain", 0), ("red2", 1), ("plain", 0)] {
+        events(user, watcher);
+    }
+}
+
 /// Settings of the whole server are the operator's.
 #[test]
 fn no_user_changes_the_server_of_others() {

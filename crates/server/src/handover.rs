@@ -30,8 +30,9 @@
 //!   executed gets no reply: its client finds the connection closed.
 //! * Until the server has sent GO, it continues as if nothing had happened when the successor dies,
 //!   fails, or is silent for longer than [`PATIENCE`](wire::PATIENCE), or after BEGIN than
-//!   [`SHORT_PATIENCE`](wire::SHORT_PATIENCE). After GO the successor has all it needs. A successor
-//!   that does not get GO ends.
+//!   [`SHORT_PATIENCE`](wire::SHORT_PATIENCE). The time from BEGIN on is also limited as a whole,
+//!   by [`PATIENCE_PER_GIB`](wire::PATIENCE_PER_GIB). Another successor replaces one that has sent
+//!   no header. After GO the successor has all it needs. A successor that does not get GO ends.
 
 mod offer;
 mod take_over;

@@ -1,6 +1,6 @@
 //! The side of the server that hands over.
 
-use super::wire::{SHORT_PATIENCE, TICK, Wire};
+use super::wire::{PATIENCE_PER_GIB, SHORT_PATIENCE, TICK, Wire};
 use super::{BEGIN, GO, LOADED};
 use crate::execute::SharedState;
 use crate::observability::log::{self, Level};
@@ -10,6 +10,7 @@ use crate::snapshot;
 use mio::net::UnixListener;
 use mio::{Events, Interest, Poll, Token};
 use socket2::Socket;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -31,7 +32,7 @@ impl HandOver {
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, Token(0), Interest::READABLE)?;
         let (stop, stopped) = mpsc::channel();
-        let offer = Offer { listener, shared: Arc::clone(shared), stopper };
+        let offer = Offer { listener, shared: Arc::clone(shared), stopper, next: RefCell::default() };
         let thread = thread::Builder::new().name("hand-over".into()).spawn(move || offer.run(poll, &stopped))?;
         Ok(HandOver { stop: Some(stop), thread: Some(thread) })
     }
@@ -51,6 +52,8 @@ struct Offer {
     listener: UnixListener,
     shared: Arc<SharedState>,
     stopper: Stopper,
+    /// A successor that has come while another one is served.
+    next: RefCell<Option<UnixStream>>,
 }
 
 impl Offer {
@@ -64,8 +67,9 @@ impl Offer {
                 }
                 _ => (),
             }
-            while let Ok((stream, _)) = self.listener.accept() {
-                match self.hand_over(UnixStream::from(OwnedFd::from(stream))) {
+            while self.has_next() {
+                let Some(stream) = self.next.take() else { break };
+                match self.hand_over(stream) {
                     Ok(()) => return self.stopper.stop(),
                     Err(error) => log.write(
                         Level::Warning,
@@ -76,15 +80,31 @@ impl Offer {
         }
     }
 
+    /// Whether another successor has come.
+    fn has_next(&self) -> bool {
+        let mut next = self.next.borrow_mut();
+        if next.is_none() {
+            *next = self.listener.accept().ok().map(|(stream, _)| UnixStream::from(OwnedFd::from(stream)));
+        }
+        next.is_some()
+    }
+
     /// Hands over to the process at the other end. If that fails, the server goes on.
     fn hand_over(&self, stream: UnixStream) -> io::Result<()> {
         let stopper = &self.stopper;
-        let mut wire = Wire::new(stream, || stopper.is_stopping())?;
+        let has_greeted = Cell::new(false);
+        // One that says nothing must not keep others out.
+        let is_replaced = || !has_greeted.get() && self.has_next();
+        let mut wire = Wire::new(stream, || stopper.is_stopping() || is_replaced())?;
         let successor = wire.check_peer(None)?;
         let greeting = wire.receive_header();
+        has_greeted.set(true);
         // Also if the versions differ: the other side reports that, too.
         match greeting {
             Ok(_) => wire.send_header(&self.shared.gate.sockets())?,
+            Err(error) if error.kind() == io::ErrorKind::Other && self.next.borrow().is_some() => {
+                return Err(io::Error::other("another one came before it had said anything"));
+            }
             Err(error) => {
                 wire.send_header(&Passed::default())?;
                 return Err(error);
@@ -93,6 +113,8 @@ impl Offer {
         wire.expect(BEGIN)?;
         let start = Instant::now();
         wire.patience = SHORT_PATIENCE;
+        let gibibytes = self.shared.usage().mapped_bytes as f64 / f64::from(1 << 30);
+        wire.deadline = Some(start + 2 * SHORT_PATIENCE + PATIENCE_PER_GIB.mul_f64(gibibytes));
         let gate = self.shared.gate.close(|| stopper.is_stopping());
         let gate = gate.ok_or_else(|| io::Error::other("a thread is busy, or this server is stopping"))?;
         let items = self.send_items(&mut wire)?;

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 fn cache() -> Cache {
     Cache::new(Arc::new(Clock::new(1_000)), 16 << 20, 1 << 20).unwrap()
@@ -113,6 +114,20 @@ fn sockets_arrive_with_the_header() {
     assert!(sockets.is_empty());
     received.write_all(b"x").unwrap();
     near.read_exact(&mut [0]).unwrap();
+}
+
+/// A deadline holds however lively the other side is.
+#[test]
+fn nothing_is_sent_or_received_after_the_deadline() {
+    let (one, mut other) = UnixStream::pair().unwrap();
+    let mut wire = Wire::new(one, || false).unwrap();
+    other.write_all(b"xx").unwrap();
+    wire.deadline = Some(Instant::now() + Duration::from_secs(1_000));
+    wire.expect(b'x').unwrap();
+    wire.write_all(b"x").unwrap();
+    wire.deadline = Some(Instant::now() - Duration::from_millis(1));
+    assert_eq!(wire.expect(b'x').unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(wire.write_all(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
 #[test]

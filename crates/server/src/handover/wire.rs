@@ -25,6 +25,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// The same for the server, while its clients wait.
 pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
 
+/// The time that all items together may take for each GiB of memory, besides twice
+/// [`SHORT_PATIENCE`]. It is a few times as long as small items need.
+pub(super) const PATIENCE_PER_GIB: Duration = Duration::from_secs(20);
+
 /// How often a wait is interrupted to look whether it should end.
 pub(super) const TICK: Duration = Duration::from_millis(100);
 
@@ -79,6 +83,8 @@ pub(super) struct Wire<F> {
     stream: UnixStream,
     /// How long the other side may be silent.
     pub(super) patience: Duration,
+    /// When all must be done, even if the other side is never silent for long.
+    pub(super) deadline: Option<Instant>,
     /// Whether this process is about to stop.
     is_over: F,
 }
@@ -89,7 +95,7 @@ impl<F: Fn() -> bool> Wire<F> {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(TICK))?;
-        Ok(Wire { stream, patience: PATIENCE, is_over })
+        Ok(Wire { stream, patience: PATIENCE, deadline: None, is_over })
     }
 
     /// Fails unless the other process belongs to root, to the user of this one, or to `friend`.
@@ -139,10 +145,14 @@ impl<F: Fn() -> bool> Wire<F> {
         if received == [message] { Ok(()) } else { Err(invalid("an unexpected message".into())) }
     }
 
-    /// Repeats `attempt` while it would block, for as long as the patience lasts.
+    /// Repeats `attempt` while it would block, for as long as the patience lasts, and not after the
+    /// deadline.
     fn patiently<T>(&mut self, mut attempt: impl FnMut(&mut UnixStream) -> io::Result<T>) -> io::Result<T> {
         let end = Instant::now() + self.patience;
         loop {
+            if self.deadline.is_some_and(|deadline| Instant::now() > deadline) {
+                return Err(io::Error::new(ErrorKind::TimedOut, "the other side is too slow"));
+            }
             match attempt(&mut self.stream) {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                     if (self.is_over)() {

@@ -426,6 +426,26 @@ fn other_versions_refuse_each_other() {
 }
 
 #[test]
+fn a_successor_that_says_nothing_makes_room_for_another_one() {
+    let mut servers = Servers::new("-p -1");
+    let (old, port) = servers.start();
+    converse(port, "set a 0 0 1\r\n1\r\n");
+    let mut silent: Vec<UnixStream> = (0..2).map(|_| servers.connect()).collect();
+    // A part of a header is not enough.
+    silent[0].write_all(MAGIC).unwrap();
+    let new = servers.replace(old);
+    for stream in &mut silent {
+        let outcome = stream.read(&mut [0]);
+        assert!(
+            outcome.as_ref().is_ok_and(|count| *count == 0)
+                || outcome.is_err_and(|it| it.kind() == ErrorKind::ConnectionReset)
+        );
+    }
+    assert_eq!(get(port, "a"), "VALUE a 0 1\r\n1\r\nEND\r\n");
+    assert!(ends(new));
+}
+
+#[test]
 fn other_users_cannot_take_over() {
     let mut servers = Servers::new("-p -1");
     let (_old, port) = servers.start();

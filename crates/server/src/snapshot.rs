@@ -68,6 +68,8 @@ impl Snapshot {
         make: impl Fn() -> Result<Caches, OutOfMemory>,
         log: &Log,
     ) -> Result<(Caches, Restored), OutOfMemory> {
+        // A draft has values, and the next snapshot may be far away. An error is reported then.
+        let _ = remove_draft(&draft(&self.path));
         let (caches, start, path) = (make()?, Instant::now(), self.path.display());
         match self.read(&caches) {
             Ok(None) => {
@@ -167,15 +169,25 @@ pub struct Restored {
     is_file_used: bool,
 }
 
-/// Atomically replaces the file at `path` by what `write` writes.
-fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+/// The file that becomes the one at `path` when it is complete.
+fn draft(path: &Path) -> PathBuf {
     let mut draft = OsString::from(path);
     draft.push(".new");
-    // A server that was killed may have left its draft.
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => (),
+    draft.into()
+}
+
+/// Removes a draft that a server left because it was killed.
+fn remove_draft(draft: &Path) -> io::Result<()> {
+    match fs::remove_file(draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
+}
+
+/// Atomically replaces the file at `path` by what `write` writes.
+fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+    let draft = draft(path);
+    remove_draft(&draft)?;
     // Values are confidential.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let written = write(&mut file).and_then(|result| file.sync_all().map(|()| result));

@@ -52,6 +52,16 @@ fn value(port: u16) -> String {
 }
 
 #[test]
+fn a_draft_of_a_server_that_was_killed_is_removed_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, draft) = (folder.path().join("items"), folder.path().join("items.new"));
+    fs::write(&draft, "values").unwrap();
+    let (daemon, _) = start(&file, &mut program());
+    assert!(!draft.exists());
+    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+}
+
+#[test]
 fn every_orderly_end_keeps_the_items() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("items");

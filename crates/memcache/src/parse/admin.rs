@@ -30,10 +30,13 @@ pub(crate) fn verbosity(mut args: Words<'_>) -> Result<Command<'_>, Rejection> {
     }
 }
 
-/// Rejects an unknown command. Returns `None` for an HTTP request: the connection must be closed,
-/// because the rest of a browser's request could contain commands.
+/// The first byte of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// Rejects an unknown command. Returns `None` for a request of HTTP, or the beginning of TLS: the
+/// connection must be closed, because what a browser sends next could contain commands.
 pub(crate) fn unknown(verb: &[u8], args: Words<'_>) -> Option<Rejection> {
     let last = args.last().unwrap_or(verb);
-    let is_http = last.starts_with(b"HTTP/");
-    (!is_http).then(|| Rejection { error: RequestError::UnknownCommand, noreply: is_noreply(last) })
+    let is_foreign = last.starts_with(b"HTTP/") || verb.first() == Some(&HANDSHAKE);
+    (!is_foreign).then(|| Rejection { error: RequestError::UnknownCommand, noreply: is_noreply(last) })
 }

@@ -65,8 +65,8 @@ fn unknown_commands_are_silent_with_noreply() {
 }
 
 #[test]
-fn http_requests_close_the_connection() {
-    for line in ["GET / HTTP/1.1", "POST /x HTTP/1.0", "foo HTTP/", "HTTP/1.1"] {
+fn http_requests_and_handshakes_close_the_connection() {
+    for line in ["GET / HTTP/1.1", "POST /x HTTP/1.0", "foo HTTP/", "HTTP/1.1", "\x16\x03\x01\x02", "\x16 a noreply"] {
         assert_eq!(
             decode(format!("version\r\n{line}\r\nset k 0 0 1\r\nx\r\n").as_bytes()),
             [Event::Version, Event::Close]

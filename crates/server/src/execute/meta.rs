@@ -146,7 +146,8 @@ fn shows_encoded(key: &[u8], marks: Marks) -> bool {
 
 fn append_key(out: &mut Vec<u8>, key: &[u8], is_encoded: bool) {
     out.extend_from_slice(b" k");
-    if is_encoded {
+    // Keys of the binary protocol may have bytes that would end the word or the line.
+    if is_encoded || key.iter().any(|byte| matches!(byte, b' ' | b'\n')) {
         encode_key(out, key);
         out.extend_from_slice(b" b");
     } else {

@@ -1,5 +1,6 @@
 //! `stats detail`: operations counted by key prefix. A prefix ends at the delimiter of `-D`.
 
+use relativist_memcache::encode_percent;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::ops::Bound;
@@ -74,7 +75,12 @@ impl Prefixes {
         for (prefix, counts) in rest.by_ref().take(most) {
             let Counts { gets, hits, sets, deletes } = counts;
             out.extend_from_slice(b"PREFIX ");
-            out.extend_from_slice(prefix);
+            // Keys of the binary protocol may have bytes that would end the word or the line.
+            if prefix.iter().any(|byte| matches!(byte, b' ' | b'\n')) {
+                write!(out, "{}", encode_percent(prefix)).expect("writing to a Vec does not fail");
+            } else {
+                out.extend_from_slice(prefix);
+            }
             write!(out, " get {gets} hit {hits} set {sets} del {deletes}\r\n").expect("writing to a Vec does not fail");
             last = Some(prefix);
         }
@@ -93,15 +99,18 @@ mod tests {
     #[test]
     fn all_prefixes_are_printed_piece_by_piece_and_the_empty_one() {
         let prefixes = Prefixes::new(b':', true, 5);
-        for key in [":a", "b:c", "a:b", "a:c", "none"] {
+        for key in [":a", "b:c", "a:b", "a:c", "none", "x\r\nEND y:"] {
             prefixes.count(key.as_bytes(), |counts| counts.gets += 1);
         }
         let (mut out, mut last) = (Vec::new(), None);
-        for is_last in [false, false, true] {
+        for is_last in [false, false, false, true] {
             last = prefixes.dump_after(last.as_deref(), 1, &mut out);
             assert_eq!(last.is_none(), is_last);
         }
         let line = |prefix: &str, gets| format!("PREFIX {prefix} get {gets} hit 0 set 0 del 0\r\n");
-        assert_eq!(String::from_utf8(out).unwrap(), [line("", 1), line("a", 2), line("b", 1)].concat());
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            [line("", 1), line("a", 2), line("b", 1), line("x%0D%0AEND%20y", 1)].concat()
+        );
     }
 }

@@ -20,6 +20,17 @@ fn cas(client: &mut Client, key: &str) -> u64 {
     reply.strip_prefix("HD c").and_then(|rest| rest.split_whitespace().next()).expect(&reply).parse().unwrap()
 }
 
+/// Only the binary protocol can store such a key.
+#[test]
+fn a_key_with_a_line_end_ends_no_line() {
+    let server = Running::start("-t 1");
+    let mut binary = server.connect();
+    let set = [&[0x80, 0x11, 0, 3, 8, 0, 0, 0, 0, 0, 0, 12][..], &[0; 12], &[0; 8], b"a\nb", b"v"].concat();
+    let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
+    binary.ask([set, noop].concat(), [&[0x81, 0x0a][..], &[0; 22]].concat());
+    server.connect().ask("mg YQpi b k v\r\n", "VA 1 kYQpi b\r\nv\r\n");
+}
+
 #[test]
 fn emptying_keeps_the_unique_and_invalidating_does_not() {
     let server = Running::start("-t 1");
@@ -76,7 +87,8 @@ fn a_client_that_breaks_the_protocol_is_closed_as_an_error(io: Io) {
     let noop = [&[0x80, 0x0a][..], &[0; 22]].concat();
     let bad_magic = [&noop[..], &[0x20; 24]].concat();
     let bad_lengths = [&[0x80, 0x00, 0x00, 0x05][..], &[0; 25]].concat();
-    for bytes in [&endless[..], b"GET / HTTP/1.1\r\n", &bad_magic, &bad_lengths] {
+    let handshake = b"\x16\x03\x01\x00\x90\x01\r\nflush_all\r\n";
+    for bytes in [&endless[..], b"GET / HTTP/1.1\r\n", handshake, &bad_magic, &bad_lengths] {
         assert_eq!(reason(bytes), "error", "{}", bytes[..bytes.len().min(40)].escape_ascii());
     }
     assert_eq!(reason(b"quit\r\n"), "normal");

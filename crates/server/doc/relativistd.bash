@@ -23,7 +23,7 @@ _relativistd() {
 
     case "${cmd}" in
         relativistd)
-            opts="-p -U -s -a -l -d -r -u -m -M -c -k -v -i -P -f -n -L -D -t -R -C -b -B -I -S -F -X -W -A -Y -e -Z -N -o -h -V --port --udp-port --unix-socket --unix-mask --listen --daemon --enable-coredumps --user --memory-limit --disable-evictions --io --conn-limit --lock-memory --verbose --config --check --log-format --admin --cluster-node --hot-keys --no-sizing --license --pidfile --slab-growth-factor --slab-min-size --enable-largepages --delimiter --threads --max-reqs-per-event --disable-cas --drain --hand-over --take-over --listen-backlog --protocol --max-item-size --enable-sasl --disable-flush-all --disable-dumping --disable-watch --enable-shutdown --auth-file --snapshot --warm-after-crash --enable-ssl --napi-ids --extended --debug-time --generate --help --version"
+            opts="-p -U -s -a -l -d -r -u -m -M -c -k -v -i -P -f -n -L -D -t -R -C -b -B -I -S -F -X -W -A -Y -e -Z -N -o -h -V --port --udp-port --unix-socket --unix-mask --listen --daemon --enable-coredumps --user --memory-limit --disable-evictions --io --conn-limit --lock-memory --verbose --config --check --log-format --admin --admin-host --cluster-node --hot-keys --no-sizing --license --pidfile --slab-growth-factor --slab-min-size --enable-largepages --delimiter --threads --max-reqs-per-event --disable-cas --drain --hand-over --take-over --listen-backlog --protocol --max-item-size --enable-sasl --disable-flush-all --disable-dumping --disable-watch --disable-verbosity --enable-shutdown --auth-file --snapshot --warm-after-crash --enable-ssl --napi-ids --extended --debug-time --generate --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -106,6 +106,10 @@ _relativistd() {
                     return 0
                     ;;
                 --admin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --admin-host)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

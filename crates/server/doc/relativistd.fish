@@ -13,6 +13,7 @@ complete -c relativistd -l config -d 'TOML file with more options; its keys are 
 complete -c relativistd -l log-format -d 'Format of log messages on stderr' -r -f -a "text\t'One line of text per message'
 json\t'One JSON object per message'"
 complete -c relativistd -l admin -d 'Serve metrics, health checks and a status page over HTTP at this address: PORT (loopback) or IP:PORT' -r
+complete -c relativistd -l admin-host -d 'Host name by which clients may address --admin, besides IP addresses and localhost' -r
 complete -c relativistd -l cluster-node -d 'A node of the cluster, HOST|IP|PORT, for clients that ask by `config get cluster`; may be given several times' -r
 complete -c relativistd -l hot-keys -d 'Show the most read and the most written keys (stats hotkeys, --admin)' -r -f -a "off\t'Do not look for them'
 hashed\t'Show their hashes'

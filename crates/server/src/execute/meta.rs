@@ -139,15 +139,18 @@ fn append_ttl(out: &mut Vec<u8>, ttl: Option<u32>) {
 }
 
 /// Whether replies show the key of an item in base64, because a client stored it so, or because the
-/// key would end the word or the line.
+/// key would end the word or the line. (Only the binary protocol can store such a key.)
 fn shows_encoded(key: &[u8], marks: Marks) -> bool {
-    marks.has(Marks::ENCODED_KEY) || key.iter().any(|byte| matches!(byte, b' ' | b'\n'))
+    marks.has(Marks::ENCODED_KEY) || would_end_word(key)
+}
+
+fn would_end_word(key: &[u8]) -> bool {
+    key.iter().any(|byte| matches!(byte, b' ' | b'\n'))
 }
 
 fn append_key(out: &mut Vec<u8>, key: &[u8], is_encoded: bool) {
     out.extend_from_slice(b" k");
-    // Keys of the binary protocol may have bytes that would end the word or the line.
-    if is_encoded || key.iter().any(|byte| matches!(byte, b' ' | b'\n')) {
+    if is_encoded || would_end_word(key) {
         encode_key(out, key);
         out.extend_from_slice(b" b");
     } else {

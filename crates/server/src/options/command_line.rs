@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Options that the running server can change, by their long names.
-const CHANGEABLE: [&str; 10] = [
+const CHANGEABLE: [&str; 11] = [
     "memory-limit",
     "conn-limit",
     "verbose",

@@ -3,4 +3,5 @@
 
 pub mod buffers;
 pub mod connections;
+pub mod long_turns;
 pub(crate) mod slow_clients;

@@ -21,6 +21,7 @@ use crate::execute::{SessionRegistry, SharedState, Tenants, Tuning};
 use crate::handover::{HandOver, Predecessor};
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
+use crate::limits::long_turns::LongTurns;
 use crate::net::{Acceptor, Io, Listener, UdpServer, WorkerHandle, check_host, port_file, write_port_file};
 use crate::observability::log::{Level, Log, notice};
 use crate::options::{CommandLine, LiveOptions, Options};
@@ -260,6 +261,7 @@ impl Loaded<'_> {
             ticker,
             connection_limit: ConnectionLimit::new(options.conn_limit as usize),
             buffer_limit: BufferLimit::new(options.buffer_bytes()),
+            long_turns: LongTurns::default(),
             log,
             port,
             tuning: Tuning::new(&options.extended),

@@ -6,6 +6,7 @@ use super::tuning::Tuning;
 use super::watch::Topic;
 use crate::limits::buffers::BufferLimit;
 use crate::limits::connections::ConnectionLimit;
+use crate::limits::long_turns::LongTurns;
 use crate::observability::hot_keys;
 use crate::observability::log::Log;
 use crate::observability::stats::Totals;
@@ -32,6 +33,8 @@ pub struct SharedState {
     pub connection_limit: Arc<ConnectionLimit>,
     /// The limit on the buffers of all connections.
     pub buffer_limit: BufferLimit,
+    /// The workers that are within long commands.
+    pub long_turns: LongTurns,
     /// Messages to the operator.
     pub log: Log,
     /// The options of the start. A reload changes only those in `live`.

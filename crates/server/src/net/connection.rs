@@ -36,6 +36,9 @@ pub(super) const OUTPUT_LIMIT: usize = 256 << 10;
 /// Maximum number of requests answered before login. Then the connection is closed.
 const MAX_REQUESTS_BEFORE_LOGIN: u8 = 64;
 
+/// The number of requests from which on a turn had short ones.
+const MIN_SHORT: u32 = 100;
+
 /// A connection.
 pub(super) struct Connection {
     /// Dropped before the socket is closed: when the client notices the close, its place is free.
@@ -241,10 +244,11 @@ impl Connection {
             }
         }
         let was_watching = self.subscription().is_some();
-        self.execute(executor, max_requests);
+        let executed = self.execute(executor, max_requests);
         self.has_small_replies = self.output.is_small();
-        let is_paused = matches!(self.phase, Phase::Paused);
-        self.takes_long = is_paused && (executor.has_turn_ended() || matches!(self.pending, Pending::Dump(_)));
+        // A turn that many short commands have filled is as short as theirs.
+        let is_long = matches!(self.pending, Pending::Dump(_)) || executor.has_turn_ended() && executed < MIN_SHORT;
+        self.takes_long = is_long && matches!(self.phase, Phase::Paused);
         if self.input.is_expecting() {
             backend.expect(self.key, &mut self.input);
         }

@@ -95,6 +95,9 @@ struct Worker<B> {
     counters: Arc<CachePadded<Counters>>,
     /// The number of its counters.
     thread: usize,
+    /// Its number among those that may be within long commands, and whether it waits for that.
+    long_turns: usize,
+    waits_for_long_turns: bool,
     slots: Slots,
     turns: Turns,
     /// Connections that receive log lines.
@@ -243,12 +246,16 @@ impl<B: Backend> Worker<B> {
         let waker = backend.waker();
         // If it cannot be woken it is gone already.
         shared.gate.add(move || drop(waker.wake()));
+        let waker = backend.waker();
+        let long_turns = shared.long_turns.add(move || drop(waker.wake()));
         let worker = Worker {
             backend,
             inbox,
             shared,
             counters,
             thread,
+            long_turns,
+            waits_for_long_turns: false,
             slots: Slots::default(),
             turns: Turns::default(),
             watchers: Vec::new(),
@@ -274,7 +281,8 @@ impl<B: Backend> Worker<B> {
             let has_limits = self.idle_timeout > 0 || self.shared.tls.is_some();
             let are_slow_closed = self.pins_memory || self.shared.buffer_limit.is_short();
             let max_wait = (has_limits || are_slow_closed).then_some(SILENCE_CHECK);
-            let timeout = if self.turns.is_empty() { max_wait } else { Some(Duration::ZERO) };
+            let is_idle = self.turns.queue.is_empty() && (self.turns.long.is_empty() || self.waits_for_long_turns);
+            let timeout = if is_idle { max_wait } else { Some(Duration::ZERO) };
             self.backend.wait(timeout, &mut self.pool, &mut events)?;
             if !self.shared.gate.pass() {
                 return self.flush_watchers();
@@ -365,9 +373,9 @@ impl<B: Backend> Worker<B> {
     }
 
     /// Serves every connection in the queue once, or fewer if they need too much memory, and then
-    /// some of those whose commands take long: for as much work as one turn has, or as the others
-    /// had together, if that was more. So any number of such clients delays the others no more than
-    /// one does. Returns false if a client shuts the server down.
+    /// some of those within long commands: for as much work as one turn has, or as the others had
+    /// together, if that was more. So any number of such clients delays the others no more than one
+    /// does. Returns false if a client shuts the server down.
     fn give_turns(&mut self) -> bool {
         let (mut prefetched, start) = (0, work::done());
         for _ in 0..self.turns.queue.len() {
@@ -385,19 +393,33 @@ impl<B: Backend> Worker<B> {
                 return true;
             }
         }
-        let most = work::done().wrapping_sub(start).clamp(TURN, MAX_LONG_TURNS);
-        let start = work::done();
+        self.give_long_turns(work::done().wrapping_sub(start).clamp(TURN, MAX_LONG_TURNS))
+    }
+
+    /// Serves connections within long commands, for `most` work. Returns false if a client shuts the
+    /// server down.
+    fn give_long_turns(&mut self, most: u64) -> bool {
+        if self.turns.long.is_empty() {
+            if std::mem::take(&mut self.waits_for_long_turns) {
+                self.shared.long_turns.leave(self.long_turns);
+            }
+            return true;
+        }
+        self.waits_for_long_turns = !self.shared.long_turns.begin(self.long_turns);
+        if self.waits_for_long_turns {
+            return true;
+        }
+        let (start, mut goes_on) = (work::done(), true);
         for _ in 0..self.turns.long.len() {
             let Some(key) = self.turns.long.pop_front() else { break };
-            if !self.give_turn(key) {
-                return false;
-            }
+            goes_on = self.give_turn(key);
             let has_closed = self.usage.publish(&self.shared.buffer_limit) && self.enforce_buffer_limit();
-            if has_closed || work::done().wrapping_sub(start) >= most {
+            if !goes_on || has_closed || work::done().wrapping_sub(start) >= most {
                 break;
             }
         }
-        true
+        self.shared.long_turns.end();
+        goes_on
     }
 
     /// Prefetches the memory that the first commands of the next connections in the queue will

@@ -240,7 +240,7 @@ pub const CRATES: &[Crate] = &[
             Inside { module: "execute::meta", layers: &["self", "arithmetic delete get set"] },
             Inside { module: "execute::statistics", layers: &["self", "settings sizing"] },
             Inside { module: "handover", layers: &["self wire", "offer take_over"] },
-            Inside { module: "limits", layers: &["buffers connections slow_clients"] },
+            Inside { module: "limits", layers: &["buffers connections long_turns slow_clients"] },
             Inside {
                 module: "net",
                 layers: &[

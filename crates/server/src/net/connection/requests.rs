@@ -17,13 +17,14 @@ const TEXT_END: usize = b"\r\n".len();
 
 impl Connection {
     /// Executes what has arrived, until the input lacks a complete request, the output is full,
-    /// `max` requests are done, or the turn has ended.
-    pub(super) fn execute(&mut self, executor: &Executor<'_>, max: u32) {
+    /// `max` requests are done, or the turn has ended. Returns the number of requests.
+    pub(super) fn execute(&mut self, executor: &Executor<'_>, max: u32) -> u32 {
         match &self.phase {
             Phase::Watching(subscription) => {
                 // Input from a watcher has no meaning.
                 self.input.consume(self.input.unread().len());
-                return subscription.take(self.output.bytes());
+                subscription.take(self.output.bytes());
+                return 0;
             }
             Phase::Paused => self.phase = Phase::Serving,
             Phase::Serving | Phase::Closing(_) => (),
@@ -60,6 +61,7 @@ impl Connection {
                 executor.charge(executed, unread - self.input.unread().len() + self.output.len() - unsent);
             }
         }
+        max - left
     }
 
     /// Executes the next request, or several `get`s at once, `max` at most. Returns their number; 0

@@ -6,7 +6,6 @@ No client may ever see a wrong value, and only the keys of the killed server may
 That holds where keys stay with their server while it is away: clients and proxy are configured not
 to eject servers (see docs/src/scale-out.md). Unpacks a memcached with its proxy from Debian sid."""
 
-import getpass
 import logging
 import random
 import re
@@ -18,7 +17,7 @@ import time
 from pathlib import Path
 
 import support
-from support import PATIENCE, ROOT, TARGET, build_bench, build_server, debian, fail, free_port, wait_for_port, wait_until
+from support import PATIENCE, ROOT, build_bench, build_server, debian, fail, free_port, wait_for_port, wait_until
 
 support.run_in(support.install_clients())
 import elasticache_auto_discovery
@@ -36,19 +35,8 @@ OPERATIONS = 2_000
 logging.disable()
 
 
-def install_memcached():
-    """Returns the command of a memcached that was built with its proxy. Debian 12 has none."""
-    folder = TARGET / "memcached-proxy"
-    if not folder.exists():
-        packages = ["memcached", "libc6", "libevent-2.1-7t64", "liblua5.4-0", "libsasl2-2", "libssl3t64"]
-        support.debian_sh("unpack_from", "sid", folder, *packages)
-    libraries = folder / "usr/lib/x86_64-linux-gnu"
-    loader = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries]
-    return [*loader, folder / "usr/bin/memcached", "-u", getpass.getuser()]
-
-
 debian("nutcracker", "nutcracker")
-SERVER, BENCH, MEMCACHED = build_server(), build_bench(), install_memcached()
+SERVER, BENCH, MEMCACHED = build_server(), build_bench(), support.memcached_1_6_45()
 
 
 class Server:

@@ -32,6 +32,9 @@ step ci/pressure.sh 10 all
 # CI runs these for less time, or with fewer items.
 step ci/scale.py 2000000
 step ci/fuzz.sh 600
+# Random commands, beside memcached; and how long others wait for a server with hostile clients.
+step ci/differential.py
+step ci/hostile.py
 step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
 step env RELATIVIST_HOT_KEY_WINDOWS=100 RELATIVIST_TEST_SECONDS=3600 cargo test --release --locked --package relativistd --lib the_top_of_a_fast_load_is_right
 step "$release/relativist-check" --exec "$release/relativistd -m 64"

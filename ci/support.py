@@ -2,6 +2,7 @@
 waiting."""
 
 import contextlib
+import getpass
 import os
 import re
 import socket
@@ -78,6 +79,18 @@ def build_bench():
 def version():
     package = subprocess.run(["cargo", "pkgid", "--package", "relativistd"], cwd=ROOT, capture_output=True, text=True, check=True)
     return re.search(r"[#@]([0-9.]+)$", package.stdout.strip())[1]
+
+
+def memcached_1_6_45():
+    """Returns the command of memcached 1.6.45 with its proxy, from Debian sid. Debian 12 has an older
+    one without it."""
+    folder = TARGET / "memcached-proxy"
+    if not folder.exists():
+        packages = ["memcached", "libc6", "libevent-2.1-7t64", "liblua5.4-0", "libsasl2-2", "libssl3t64"]
+        debian_sh("unpack_from", "sid", folder, *packages)
+    libraries = folder / "usr/lib/x86_64-linux-gnu"
+    loader = [libraries / "ld-linux-x86-64.so.2", "--library-path", libraries]
+    return [str(word) for word in (*loader, folder / "usr/bin/memcached", "-u", getpass.getuser())]
 
 
 def install_clients():

@@ -214,8 +214,11 @@ impl Executor<'_> {
                 (Change::Put(New { expiry, ..New::plain(0, Value::Number(number)) }), Ok(true))
             }
             Some(item) => match parse(item.value) {
+                // memcached compares the CAS value first, but finds an empty value before.
+                _ if compare != 0 && compare != self.visible(item.cas()) && !item.value.is_empty() => {
+                    (Change::Keep, Err(Status::Exists))
+                }
                 None => (Change::Keep, Err(Status::NotANumber)),
-                Some(_) if compare != 0 && compare != self.visible(item.cas()) => (Change::Keep, Err(Status::Exists)),
                 Some(present) => {
                     number = apply(direction, present, delta);
                     (Change::Put(item.counted(number)), Ok(false))

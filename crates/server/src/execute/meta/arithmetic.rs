@@ -25,10 +25,12 @@ impl Executor<'_> {
                 };
                 return (Change::Put(new), Ending::Done);
             };
-            let Some(old) = parse(item.value) else { return (Change::Keep, Ending::NotANumber) };
-            if flags.compare.is_some_and(|cas| cas != 0 && cas != self.visible(item.cas())) {
+            // memcached compares the CAS value first, but finds an empty value before.
+            let is_other = |cas| cas != 0 && cas != self.visible(item.cas()) && !item.value.is_empty();
+            if flags.compare.is_some_and(is_other) {
                 return (Change::Keep, Ending::Exists);
             }
+            let Some(old) = parse(item.value) else { return (Change::Keep, Ending::NotANumber) };
             (number, ttl, is_created) = (apply(direction, old, flags.delta), item.ttl(), false);
             let new = New { cas: request.cas(), ..item.counted(number) };
             let expiry = |exptime| Expiry::from_protocol(exptime, present.now);

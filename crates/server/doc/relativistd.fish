@@ -2,7 +2,7 @@ complete -c relativistd -s p -l port -d 'TCP port; 0 for none, -1 for any free o
 complete -c relativistd -s U -l udp-port -d 'UDP port; 0 for none, -1 for any free one. Without -p, also the TCP port' -r
 complete -c relativistd -s s -l unix-socket -d 'Unix socket to listen on instead of TCP and UDP' -r -F
 complete -c relativistd -s a -l unix-mask -d 'Access mode of the Unix socket, in octal' -r
-complete -c relativistd -s l -l listen -d 'Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all [default: loopback only]. With -Z, a prefix changes TLS for one address, as in notls:127.0.0.1. notls means plain text, btls no client certificate, mtls a required client certificate' -r
+complete -c relativistd -s l -l listen -d 'Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all [default: loopback only]. With -Z, a prefix changes TLS for one address, as in notls:127.0.0.1. notls means plain text, btls no client certificate, mtls a required client certificate. nologin: on a loopback address lets clients in without -Y or -S' -r
 complete -c relativistd -s u -l user -d 'User to become when started as root' -r
 complete -c relativistd -s m -l memory-limit -d 'Memory for items and table, in MiB, at most 131072; auto takes three quarters of the limit of the control group (the container), or of the machine\'s memory' -r
 complete -c relativistd -l io -d 'How workers read and write sockets' -r -f -a "auto\t'io_uring if the kernel supports and allows it, otherwise epoll'

@@ -102,7 +102,7 @@ pub struct Options {
 
     /// Addresses to listen on. If there are none, the server listens on the loopback address.
     #[arg(
-        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all [default: loopback only]. With -Z, a prefix changes TLS for one address, as in notls:127.0.0.1. notls means plain text, btls no client certificate, mtls a required client certificate",
+        help = "Addresses to listen on: IP, IP:PORT, [IPv6]:PORT, host name, or * for all [default: loopback only]. With -Z, a prefix changes TLS for one address, as in notls:127.0.0.1. notls means plain text, btls no client certificate, mtls a required client certificate. nologin: on a loopback address lets clients in without -Y or -S",
         short = 'l', long, value_name = "ADDRS", value_delimiter = ',', action = ArgAction::Append)]
     pub listen: Vec<Address>,
 

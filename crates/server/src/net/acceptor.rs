@@ -241,7 +241,10 @@ impl Acceptor {
         };
         self.counters.total_connections.bump();
         match turn.next() {
-            Some(worker) => worker.give(AcceptedConnection { stream, transport, binding: listener.binding, tls, pass }),
+            Some(worker) => {
+                let &Listener { binding, requires_login, .. } = listener;
+                worker.give(AcceptedConnection { stream, transport, binding, requires_login, tls, pass })
+            }
             None => Ok(()),
         }
     }

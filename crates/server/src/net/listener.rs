@@ -26,6 +26,8 @@ pub(crate) struct Listener {
     pub(super) binding: Binding,
     /// Whether its connections are encrypted.
     pub(super) security: Security,
+    /// Whether its clients have to log in, if anyone has to.
+    pub(super) requires_login: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ pub(crate) struct Bound {
     backlog: Option<i32>,
     binding: Binding,
     security: Security,
+    requires_login: bool,
 }
 
 impl Bound {
@@ -54,7 +57,7 @@ impl Bound {
 
     /// Lets clients connect.
     pub(crate) fn listen(self) -> io::Result<Listener> {
-        let Bound { socket, path, backlog, binding, security } = self;
+        let Bound { socket, path, backlog, binding, security, requires_login } = self;
         if let Some(backlog) = backlog {
             socket.listen(backlog)?;
         }
@@ -62,7 +65,7 @@ impl Bound {
             None => ListeningSocket::Tcp(TcpListener::from_std(socket.into())),
             Some(path) => ListeningSocket::Unix(UnixListener::from_std(OwnedFd::from(socket).into()), path),
         };
-        Ok(Listener { socket, binding, security })
+        Ok(Listener { socket, binding, security, requires_login })
     }
 }
 
@@ -168,9 +171,15 @@ pub(crate) fn bind_tcp(
     options: &Options,
     inherited: &Inherited,
 ) -> io::Result<Vec<Bound>> {
-    let binding = address.binding.unwrap_or(options.binding_protocol());
+    let requires_login = !address.without_login;
+    let default = if requires_login { options.binding_protocol() } else { options.protocol.unwrap_or_default() };
+    let binding = address.binding.unwrap_or(default);
     let security = address.security.unwrap_or(options.security());
     open_each(address, resolve(address, default_port)?, |at| {
+        if !requires_login && !at.ip().is_loopback() {
+            let problem = "only listeners on loopback addresses can do without a login (nologin:)";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+        }
         let bind = || {
             let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
             prepare(&socket, at)?;
@@ -181,7 +190,7 @@ pub(crate) fn bind_tcp(
             Ok::<_, io::Error>(socket)
         };
         let socket = inherited.at(Type::STREAM, at).map_or_else(bind, Ok)?;
-        Ok(Bound { socket, path: None, backlog: Some(options.listen_backlog), binding, security })
+        Ok(Bound { socket, path: None, backlog: Some(options.listen_backlog), binding, security, requires_login })
     })
 }
 
@@ -203,7 +212,7 @@ pub(crate) fn adopt(socket: Socket, options: &Options) -> io::Result<Bound> {
         _ => return Err(wrong()),
     };
     let security = if path.is_none() { options.security() } else { Security::Plain };
-    Ok(Bound { socket, path, backlog: None, binding: options.binding_protocol(), security })
+    Ok(Bound { socket, path, backlog: None, binding: options.binding_protocol(), security, requires_login: true })
 }
 
 /// Lets the kernel close connections of clients that are gone; connections inherit this from their
@@ -238,6 +247,7 @@ pub(crate) fn bind_clients(path: &Path, options: &Options, inherited: &Inherited
         backlog: Some(options.listen_backlog),
         binding: options.binding_protocol(),
         security: Security::Plain,
+        requires_login: true,
     })
 }
 

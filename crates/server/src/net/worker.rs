@@ -47,6 +47,7 @@ pub(crate) struct AcceptedConnection {
     pub(super) stream: Stream,
     pub(super) transport: Transport,
     pub(super) binding: Binding,
+    pub(super) requires_login: bool,
     /// The TLS session, if it is encrypted.
     pub(super) tls: Option<Box<UnbufferedServerConnection>>,
     pub(super) pass: ConnectionPermit,
@@ -347,7 +348,8 @@ impl<B: Backend> Worker<B> {
 
     /// Takes over a connection. If the kernel cannot watch it, for example for lack of memory, the
     /// connection is closed.
-    fn admit(&mut self, AcceptedConnection { stream, transport, binding, tls, pass }: AcceptedConnection) {
+    fn admit(&mut self, accepted: AcceptedConnection) {
+        let AcceptedConnection { stream, transport, binding, requires_login, tls, pass } = accepted;
         let id = stream.id();
         let key = match self.backend.open(stream) {
             Ok(key) => key,
@@ -363,8 +365,8 @@ impl<B: Backend> Worker<B> {
         let terms = Terms {
             limits: shared.limits(),
             binding,
-            requires_text_login: shared.options.auth_file.is_some(),
-            requires_sasl: shared.options.enable_sasl,
+            requires_text_login: requires_login && shared.options.auth_file.is_some(),
+            requires_sasl: requires_login && shared.options.enable_sasl,
         };
         let listed = shared.connections.enter(Arc::clone(&session));
         shared.log.write(Level::Connection, format_args!("<{id} connection from {}", session.transport));

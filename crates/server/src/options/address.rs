@@ -39,20 +39,25 @@ pub struct Address {
     pub binding: Option<Binding>,
     /// The encryption, if it is not that of `-Z` and `ssl_verify_mode`.
     pub security: Option<Security>,
+    /// Whether its clients need no login, whatever `-Y` and `-S` say. Only for loopback addresses.
+    pub without_login: bool,
 }
 
 impl Address {
     /// An address with the default port, protocol and encryption.
     pub(super) fn of_host(host: Host) -> Address {
-        Address { host, port: None, binding: None, security: None }
+        Address { host, port: None, binding: None, security: None, without_login: false }
     }
 
     /// Parses prefixes of `text`, and returns the rest: `proto[NAME]:`, `tag[NAME]:` (which has no
-    /// effect), `notls:`, `btls:` and `mtls:`.
+    /// effect), `nologin:`, `notls:`, `btls:` and `mtls:`.
     fn take_prefixes<'t>(&mut self, mut text: &'t str) -> Result<&'t str, String> {
         loop {
             text = if let Some((security, rest)) = secured(text) {
                 self.security = Some(security);
+                rest
+            } else if let Some(rest) = text.strip_prefix("nologin:") {
+                self.without_login = true;
                 rest
             } else if let Some((name, rest)) = bracketed(text, "proto[") {
                 self.binding = Some(match name {
@@ -169,6 +174,8 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Address>().expect(text).security, Some(security), "{text}");
         }
+        let address: Address = "nologin:proto[binary]:127.0.0.1:1".parse().unwrap();
+        assert!(address.without_login && address.binding == Some(Binding::Binary));
         for text in ["proto[x]:a", "tag[]:a", "tag[too-long-a-tag]:a"] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }

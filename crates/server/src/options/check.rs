@@ -49,6 +49,10 @@ const CHECKS: &[Check] = &[
         "client certificates need an authority (-o ssl_ca_cert=FILE)",
     ),
     (
+        |o| !o.requires_login() && o.listen.iter().any(|address| address.without_login),
+        "the prefix nologin: (-l) needs a login that it can leave out (-Y, -S)",
+    ),
+    (
         |o| o.hot_keys == Mode::Clear && o.disable_dumping,
         "hot keys cannot be listed (--hot-keys clear) while commands that list keys are refused (-X)",
     ),
@@ -72,7 +76,8 @@ impl Options {
 
     /// Whether `-B` or a prefix of `-l` names another protocol, or both protocols.
     fn names_other_than(&self, only: Binding) -> bool {
-        let named = self.listen.iter().map(|address| address.binding).chain([self.protocol]);
+        let with_login = self.listen.iter().filter(|address| !address.without_login);
+        let named = with_login.map(|address| address.binding).chain([self.protocol]);
         named.flatten().any(|binding| binding != only)
     }
 

@@ -1,6 +1,6 @@
 //! What unauthenticated clients can do.
 
-use crate::harness::{Client, Io, Running, on_each_backend, stat};
+use crate::harness::{Client, Io, Running, connect_to, on_each_backend, stat};
 use crate::replay::play;
 use relativist_testing::{patience, wait_until};
 use relativistd::{Options, Server};
@@ -13,6 +13,7 @@ on_each_backend! {
     unauthenticated_clients_can_do_nothing_by_text
     unauthenticated_clients_hold_little_memory
     clients_that_guess_passwords_are_closed_and_then_refused
+    a_sidecar_needs_no_login
 }
 
 /// A login with the right password, and one with a wrong password.
@@ -32,6 +33,19 @@ fn member(server: &Running) -> Client {
     let mut client = server.connect();
     client.ask(RIGHT, "STORED\r\n");
     client
+}
+
+fn a_sidecar_needs_no_login(io: Io) {
+    let server = guarded(io, "-l 127.0.0.1,nologin:127.0.0.1:0");
+    let mut sidecar = Client(connect_to(server.addresses[1]));
+    sidecar.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    server.connect().ask("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
+    member(&server).ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    for (flags, problem) in [("-l nologin:127.0.0.1", "needs a login"), ("-S -l nologin:*", "loopback")] {
+        let options = Options::parse_from_args(format!("relativistd -p -1 {flags}").split(' ')).unwrap();
+        let error = Server::bind(&options).map(drop).expect_err(flags).to_string();
+        assert!(error.contains(problem), "{flags}: {error}");
+    }
 }
 
 fn unauthenticated_clients_can_do_nothing_by_text(io: Io) {

@@ -58,8 +58,8 @@ const SASL_FILE_VARIABLE: &str = "MEMCACHED_SASL_PWDB";
 /// How often the cache is maintained, and the server looks for storms.
 const MAINTENANCE: Duration = Duration::from_secs(1);
 
-/// How often the events of sampled keys are collected.
-const SIZING: Duration = Duration::from_millis(100);
+/// How often the events of sampled keys are collected, and watchers that were full get more lines.
+const OFTEN: Duration = Duration::from_millis(100);
 
 /// A server that listens on its addresses.
 pub struct Server {
@@ -436,10 +436,13 @@ fn start_background(shared: &Arc<SharedState>) -> io::Result<Vec<Background>> {
         maintained.tenants.maintain();
         maintained.log_storms();
     })?];
-    if !shared.options.no_sizing {
-        let sampled = Arc::clone(shared);
-        threads.push(Background::start("sizing", SIZING, move || sampled.advance_sizing())?);
-    }
+    let often = Arc::clone(shared);
+    threads.push(Background::start("often", OFTEN, move || {
+        often.each_tenant(|tenant| tenant.watch.reopen());
+        if !often.options.no_sizing {
+            often.advance_sizing();
+        }
+    })?);
     Ok(threads)
 }
 

@@ -1,7 +1,9 @@
 //! `watch`: clients that receive a log line for each event.
 //!
 //! No thread waits for a watcher. A line goes into the watcher's buffer if there is room, and is
-//! lost otherwise. The next line that fits reports the number of lost lines. While there is no
+//! lost otherwise. A buffer that was full gets lines again ten times a second, once its watcher has
+//! taken the old ones: so watchers that read fast do not take the time of the clients that they
+//! watch. The next line that fits reports the number of lost lines. While there is no
 //! watcher, a command pays one load of a word that is almost never written. While no watcher has
 //! room, it also counts the line, in memory that few other threads write: it takes no lock, and
 //! writes no text. Otherwise the text is written once for all watchers.
@@ -67,7 +69,7 @@ pub struct Watch {
     /// Topics with a watcher.
     topics: AtomicU8,
     /// Topics with a watcher that has room.
-    open: Arc<AtomicU8>,
+    open: AtomicU8,
     watchers: Mutex<Vec<Watcher>>,
     /// Lines for which no watcher had room.
     missed: Missed,
@@ -103,7 +105,7 @@ impl Watcher {
     /// Adds a line if there is room. Its buffer has `size` bytes.
     fn offer(&mut self, line: &[u8], size: usize, missed: &Missed) -> Offer {
         let Watcher { subscription, lost, missed_before } = self;
-        // Relaxed: a watcher whose buffer is emptied just now may lose one more line.
+        // Relaxed: read and written under the mutex of the watchers.
         if subscription.is_full.load(Ordering::Relaxed) {
             *lost += 1;
             return Offer::Lost;
@@ -112,7 +114,7 @@ impl Watcher {
         let was_empty = lines.is_empty();
         if lines.len() + line.len() > size {
             *lost += 1;
-            // Relaxed: written under the mutex of the lines. Nobody takes an empty buffer.
+            // Relaxed: as above. A line that does not fit an empty buffer does not close it.
             subscription.is_full.store(!was_empty, Ordering::Relaxed);
             return if was_empty { Offer::Lost } else { Offer::Filled };
         }
@@ -166,10 +168,8 @@ impl Missed {
 pub struct Subscription {
     topics: u8,
     lines: Mutex<Vec<u8>>,
-    /// Whether a line was lost since the last time that the lines were taken.
+    /// Whether a line was lost since the buffer was last [opened](Watch::reopen).
     is_full: AtomicBool,
-    /// The topics with a watcher that has room.
-    open: Arc<AtomicU8>,
     /// Wakes the thread of the watcher's connection when a line has arrived.
     wake: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
@@ -183,15 +183,7 @@ impl fmt::Debug for Subscription {
 impl Subscription {
     /// Moves the lines that have arrived to `out`.
     pub fn take(&self, out: &mut Vec<u8>) {
-        let mut lines = lock(&self.lines);
-        out.append(&mut lines);
-        // Relaxed: written under the mutex.
-        let was_full = self.is_full.swap(false, Ordering::Relaxed);
-        drop(lines);
-        if was_full {
-            // Relaxed: after the change of `is_full`, see `Watch::note_open`.
-            self.open.fetch_or(self.topics, Ordering::Relaxed);
-        }
+        out.append(&mut lock(&self.lines));
     }
 
     /// Sets the function that wakes the watcher's thread when a line has arrived.
@@ -206,7 +198,7 @@ impl Watch {
     pub fn new(buffer_size: usize, max_watchers: usize) -> Watch {
         Watch {
             topics: AtomicU8::new(0),
-            open: Arc::default(),
+            open: AtomicU8::new(0),
             watchers: Mutex::default(),
             missed: Missed::default(),
             line_number: AtomicU64::new(1),
@@ -245,9 +237,8 @@ impl Watch {
         if watchers.len() >= self.max_watchers {
             return None;
         }
-        let (is_full, open) = (AtomicBool::new(false), Arc::clone(&self.open));
-        let subscription =
-            Arc::new(Subscription { topics, lines: Mutex::default(), is_full, open, wake: Mutex::default() });
+        let is_full = AtomicBool::new(false);
+        let subscription = Arc::new(Subscription { topics, lines: Mutex::default(), is_full, wake: Mutex::default() });
         let missed_before = self.missed.of(topics);
         watchers.push(Watcher { subscription: Arc::clone(&subscription), lost: 0, missed_before });
         self.note_topics(&watchers);
@@ -275,19 +266,29 @@ impl Watch {
         self.note_open(watchers);
     }
 
-    /// Finds out for which topics there is room. Call it when a watcher has no room any more.
-    fn note_open(&self, watchers: &[Watcher]) {
-        // Relaxed (all): the mutex of the lines orders them. If a watcher is seen as full, it adds
-        // its topics later, and so after this store.
-        self.open.store(0, Ordering::Relaxed);
-        for Watcher { subscription, .. } in watchers {
-            let lines = lock(&subscription.lines);
-            let is_full = subscription.is_full.load(Ordering::Relaxed);
-            drop(lines);
-            if !is_full {
-                self.open.fetch_or(subscription.topics, Ordering::Relaxed);
+    /// Lets watchers that were full and have taken their lines receive more. Call it ten times a
+    /// second.
+    pub(crate) fn reopen(&self) {
+        if !self.is_watched() {
+            return;
+        }
+        let watchers = lock(&self.watchers);
+        for Watcher { subscription, .. } in &*watchers {
+            if lock(&subscription.lines).is_empty() {
+                // Relaxed: written under the mutex of the watchers.
+                subscription.is_full.store(false, Ordering::Relaxed);
             }
         }
+        self.note_open(&watchers);
+    }
+
+    /// Finds out for which topics there is room. The watchers are locked.
+    fn note_open(&self, watchers: &[Watcher]) {
+        // Relaxed (both): written under the mutex of the watchers. Those that read `open` without it
+        // may lose a line.
+        let is_open = |watcher: &&Watcher| !watcher.subscription.is_full.load(Ordering::Relaxed);
+        let open = watchers.iter().filter(is_open).fold(0, |open, watcher| open | watcher.subscription.topics);
+        self.open.store(open, Ordering::Relaxed);
     }
 
     /// Counts a line that the watchers of `topic` lose, if there are any.
@@ -371,6 +372,7 @@ mod tests {
         let mut out = Vec::new();
         watcher.take(&mut out);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+        watch.reopen();
         publish();
         out.clear();
         watcher.take(&mut out);
@@ -405,11 +407,13 @@ mod tests {
         assert_eq!([(); 5].map(|()| publish(Topic::Fetchers)), [1, 1, 0, 0, 0], "the second one finds no room");
         assert_eq!([(); 3].map(|()| publish(Topic::Mutations)), [1, 1, 0], "watchers of other topics have room");
         fetchers[1].take(&mut out);
+        assert_eq!(publish(Topic::Fetchers), 0, "it takes a while until it gets more");
+        watch.reopen();
         assert_eq!([(); 3].map(|()| publish(Topic::Fetchers)), [1, 1, 0], "one of them has room again");
         fetchers[1].take(&mut out);
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
         assert_eq!(text.matches('\n').count(), 3, "{text}");
-        assert!(text.contains("\nskipped=4\n"), "{text}");
+        assert!(text.contains("\nskipped=5\n"), "{text}");
         [&fetchers[0], &mutations].iter().for_each(|watcher| watcher.take(&mut out));
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 2);
     }

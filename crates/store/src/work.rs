@@ -19,6 +19,10 @@ pub enum Work {
     Items(usize),
     /// Buckets of a table that are visited.
     Buckets(usize),
+    /// A wait for readers.
+    GracePeriod,
+    /// A wait for threads that have taken blocks, a millisecond at most.
+    ShortWait,
     /// Swept items: each is removed or moved under the lock of its bucket.
     Swept(usize),
 }
@@ -31,6 +35,8 @@ impl Work {
             Work::Bytes(bytes) => bytes as u64 / 8,
             Work::Items(items) => 100 * items as u64,
             Work::Buckets(buckets) => 100 * buckets as u64,
+            Work::GracePeriod => 50_000,
+            Work::ShortWait => 1_000_000,
             Work::Swept(items) => 250 * items as u64,
         }
     }

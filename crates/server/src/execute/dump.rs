@@ -141,9 +141,8 @@ impl Executor<'_> {
                 }
                 write!(out, " [{} b; {end} s]\r\n", hit.value.len()).expect("writing to a Vec does not fail");
             }
-            Format::Sizes(_) | Format::Table(_) | Format::Memory(_) | Format::Connections(_) | Format::Prefixes(_) => {
-                ()
-            }
+            // They show no single items.
+            _ => (),
         }
     }
 }

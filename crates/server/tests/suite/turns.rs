@@ -6,6 +6,7 @@ use crate::harness::{Io, on_each_backend, stat};
 on_each_backend! {
     no_command_takes_much_longer_than_a_turn
     the_announcement_of_a_large_value_evicts_nothing
+    a_full_cache_without_eviction_refuses_a_large_value_at_once
 }
 
 /// In seconds: 200 us, and one step: a copy of the value, and the sweep of the blocks that make
@@ -69,4 +70,22 @@ fn the_announcement_of_a_large_value_evicts_nothing(io: Io) {
     let longest = metrics(&server)["longest_turn_seconds"];
     // The sweep of one block is a step. It takes about 100 of them, or 3 ms.
     assert!(longest <= 0.000_5, "{longest}");
+}
+
+/// Without eviction there is nothing to make room from, and nobody waits.
+fn a_full_cache_without_eviction_refuses_a_large_value_at_once(io: Io) {
+    let server = io.start("-t 1 -m 64 -I 8m -M --admin 0");
+    let mut client = server.connect();
+    let value = "x".repeat(1_000_000);
+    let is_full = |item: u32| {
+        client.send(format!("set {item} 0 0 1000000\r\n{value}\r\n"));
+        client.read_until(b"\r\n") != b"STORED\r\n"
+    };
+    assert!((0..100).any(is_full));
+    let large = vec![b'y'; 5 << 20];
+    client.send(format!("set large 0 0 {}\r\n", large.len()));
+    client.send(&large);
+    client.ask("\r\n", "SERVER_ERROR out of memory storing object\r\n");
+    let longest = metrics(&server)["longest_turn_seconds"];
+    assert!(longest <= LONGEST, "{longest}");
 }

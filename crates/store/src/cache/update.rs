@@ -179,9 +179,12 @@ impl Cache {
 
     /// Makes room for a large value that has been announced, for about `most` units of
     /// [work](crate::work), so that [`reserve`](Self::reserve) has little to evict. Returns whether
-    /// there is room, or there will be none; call it again otherwise. No other store takes the room
+    /// there is room, or none can be made; call it again otherwise. No other store takes the room
     /// that was made so far. Drop the room just before the call of `reserve`.
     pub fn make_room(&self, shape: &ItemShape, most: u64, room: &mut Room) -> bool {
+        if !self.store.evicts {
+            return true;
+        }
         let (start, size) = (work::done(), Layout::of(shape, false).footprint());
         let block = self.store.allocator.capacity;
         loop {

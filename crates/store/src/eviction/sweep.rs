@@ -78,8 +78,14 @@ impl ItemStore {
                 ReclaimStep::Attempt => break true,
                 ReclaimStep::OutOfMemory => break false,
                 ReclaimStep::Sweep(victim) => reclaim.note_swept(self.sweep(victim)),
-                ReclaimStep::Wait(grace) => grace.wait(),
-                ReclaimStep::Retry => self.allocator.wait_for_others(),
+                ReclaimStep::Wait(grace) => {
+                    work::charge(Work::GracePeriod);
+                    grace.wait();
+                }
+                ReclaimStep::Retry => {
+                    work::charge(Work::ShortWait);
+                    self.allocator.wait_for_others();
+                }
             }
         };
         *effort = reclaim.effort();

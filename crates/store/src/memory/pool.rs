@@ -251,7 +251,7 @@ impl BlockPool {
     pub(crate) fn is_contended(&self, evicts: bool) -> bool {
         let has_pending = |queue: &BTreeMap<u64, Block>| queue.values().any(|block| block.has_pending());
         let is_written_to = has_pending(&self.compactable) || evicts && self.queues.iter().any(has_pending);
-        self.checked_out > 0 || self.reserved_by_others() > 0 || self.aside() > 0 || is_written_to
+        self.checked_out > 0 || self.reserved_by_others() > 0 || is_written_to
     }
 
     /// Bytes of swept blocks that wait for readers.

@@ -196,7 +196,7 @@ fn a_lower_limit_holds_soon_without_stores() {
 /// step of the shrinking, and some blocks for itself.
 fn shrink_while_storing(cache: &Cache, from: usize) {
     let is_within_limit = |index: usize| {
-        if index % 100 == 0 {
+        if index.is_multiple_of(100) {
             cache.maintain();
         }
         let content = Content { flags: 0, exptime: 0, value: &[b'v'; 100] };

@@ -192,8 +192,8 @@ impl<'b> Meta<'b> {
         if self.words().any(is_too_long) { Err(RequestError::OpaqueTooLong) } else { Ok(flags) }
     }
 
-    /// Reads all flags. Like memcached, stops at a flag that is unknown or was sent before. Of other
-    /// errors the last one counts.
+    /// Reads all flags. Like memcached, stops at a flag that is unknown or was sent before. Of
+    /// other errors the last one counts.
     fn take_words(&self, flags: &mut MetaFlags) -> Result<(), RequestError> {
         let mut outcome = Ok(());
         for word in self.words() {

@@ -7,8 +7,8 @@
 //! Requests are bounded and change nothing, and replies contain no key or value. Ten times a second
 //! the thread also records the size of the table, because resizes are over in milliseconds.
 //! Statistics that need a look at every bucket, or every item, are gathered piece by piece
-//! (see [`Tenant::surveys`](crate::execute::Tenant::surveys)), so no request waits for more than one
-//! piece.
+//! (see [`Tenant::surveys`](crate::execute::Tenant::surveys)), so no request waits for more than
+//! one piece.
 //!
 //! `httparse` parses the requests. A crate with a whole HTTP server would bring what is not needed
 //! here, bodies and kept connections, and most bring an async runtime. The bounds on memory, time,

@@ -74,8 +74,8 @@ use std::sync::Arc;
 /// more than 32 bits. Numbers have 56 bits (see `item::layout`).
 const MAX_FIRST_NUMBER: u64 = 1 << 31;
 
-/// The number of steps by which one call of [`Cache::maintain`] may shrink the cache: 64 MiB, unless
-/// the cache is tiny.
+/// The number of steps by which one call of [`Cache::maintain`] may shrink the cache: 64 MiB,
+/// unless the cache is tiny.
 const MAX_STEPS: usize = 128;
 
 /// The number of blocks that one of these steps may sweep. It needs fewer, unless most items move.
@@ -216,10 +216,11 @@ impl Cache {
         Sequence { flushed, pending_flush }
     }
 
-    /// Sets the limit on items, table and all memory that waits to be freed together. A higher limit
-    /// holds at once. To a lower one the cache shrinks in steps, 64 MiB with each call of
-    /// [`maintain`](Self::maintain); meanwhile stores succeed, and evict no more than usual. It does
-    /// not shrink below the memory of its table, which shrinks when many items were evicted.
+    /// Sets the limit on items, table and all memory that waits to be freed together. A higher
+    /// limit holds at once. To a lower one the cache shrinks in steps, 64 MiB with each call of
+    /// [`maintain`](Self::maintain); meanwhile stores succeed, and evict no more than usual. It
+    /// does not shrink below the memory of its table, which shrinks when many items were
+    /// evicted.
     pub fn set_limit(&self, bytes: usize) {
         self.store.allocator.set_limit(bytes);
     }

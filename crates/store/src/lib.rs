@@ -69,8 +69,8 @@
 //!
 //! Each folder imports only those to its right: `cache` (the commands), `eviction` (which items are
 //! alive, and making room), `item` (their layout), `memory` (blocks within the limit). `clock`,
-//! `expiry`, `usage` and [`work`] import nothing, and [`sizing`] only `expiry` and [`policy`], which is a
-//! module of `relativist`, because its cache shares it.
+//! `expiry`, `usage` and [`work`] import nothing, and [`sizing`] only `expiry` and [`policy`],
+//! which is a module of `relativist`, because its cache shares it.
 
 #[cfg(test)]
 use relativist_testing as _;

@@ -29,8 +29,8 @@ impl Executor<'_> {
         }
     }
 
-    /// Records a fetch that has created the item, which counts as a hit. `lookup` says why there was
-    /// none.
+    /// Records a fetch that has created the item, which counts as a hit. `lookup` says why there
+    /// was none.
     pub(super) fn record_vivified(&self, session: &Session, key: &[u8], lookup: Lookup, sets_expiry: bool) {
         let (fetches, hits) = if sets_expiry {
             (&self.counters.cmd_touch, &self.counters.touch_hits)

@@ -72,8 +72,8 @@ impl<T: Clone + Default> Survey<T> {
     }
 
     /// The result of the last survey and its age, or what the first one has found so far. Continues
-    /// a survey for about `most` units of work if one is in progress, or if the last result is older
-    /// than `age`.
+    /// a survey for about `most` units of work if one is in progress, or if the last result is
+    /// older than `age`.
     pub(crate) fn refresh(
         &self,
         age: Duration,

@@ -284,8 +284,8 @@ impl Watch {
 
     /// Finds out for which topics there is room. The watchers are locked.
     fn note_open(&self, watchers: &[Watcher]) {
-        // Relaxed (both): written under the mutex of the watchers. Those that read `open` without it
-        // may lose a line.
+        // Relaxed (both): written under the mutex of the watchers. Those that read `open` without
+        // it may lose a line.
         let is_open = |watcher: &&Watcher| !watcher.subscription.is_full.load(Ordering::Relaxed);
         let open = watchers.iter().filter(is_open).fold(0, |open, watcher| open | watcher.subscription.topics);
         self.open.store(open, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! How many workers may be within commands that take long.
 //!
-//! Where all processors are busy with such commands, a worker with short ones waits for a processor,
-//! or for a lock whose holder waits for one: for milliseconds, which are the kernel's time slices.
-//! So long commands leave a processor to others, unless there is only one. Workers take turns in
-//! the order in which they have asked.
+//! Where all processors are busy with such commands, a worker with short ones waits for a
+//! processor, or for a lock whose holder waits for one: for milliseconds, which are the kernel's
+//! time slices. So long commands leave a processor to others, unless there is only one. Workers
+//! take turns in the order in which they have asked.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -388,8 +388,8 @@ impl Pool {
         self.outputs.len() + self.small_outputs.len()
     }
 
-    /// Gives storage to an output that has none. `is_small` if few bytes are expected: then all of a
-    /// larger storage would count as held until they were sent.
+    /// Gives storage to an output that has none. `is_small` if few bytes are expected: then all of
+    /// a larger storage would count as held until they were sent.
     pub(super) fn lend_output(&mut self, is_small: bool, output: &mut Output) {
         if output.capacity() > 0 {
             return;

@@ -398,8 +398,8 @@ impl<B: Backend> Worker<B> {
         self.give_long_turns(work::done().wrapping_sub(start).clamp(TURN, MAX_LONG_TURNS))
     }
 
-    /// Serves connections within long commands, for `most` work. Returns false if a client shuts the
-    /// server down.
+    /// Serves connections within long commands, for `most` work. Returns false if a client shuts
+    /// the server down.
     fn give_long_turns(&mut self, most: u64) -> bool {
         if self.turns.long.is_empty() {
             if std::mem::take(&mut self.waits_for_long_turns) {

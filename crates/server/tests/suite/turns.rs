@@ -11,7 +11,7 @@ on_each_backend! {
 
 /// In seconds: 200 us, and one step: a copy of the value, and the sweep of the blocks that make
 /// room for it.
-const LONGEST: f64 = 0.000_2 + 0.001;
+const MAX_TURN: f64 = 0.000_2 + 0.001;
 
 fn no_command_takes_much_longer_than_a_turn(io: Io) {
     let server = io.start("-t 1 -m 64 --admin 0 -o track_sizes");
@@ -41,7 +41,7 @@ fn no_command_takes_much_longer_than_a_turn(io: Io) {
         client.send(format!("{requests}mn\r\n"));
         client.read_until(b"MN\r\n");
         let longest = metrics(&server)["longest_turn_seconds"];
-        assert!(longest <= LONGEST, "{requests:.30}: {longest}");
+        assert!(longest <= MAX_TURN, "{requests:.30}: {longest}");
     }
 }
 
@@ -87,5 +87,5 @@ fn a_full_cache_without_eviction_refuses_a_large_value_at_once(io: Io) {
     client.send(&large);
     client.ask("\r\n", "SERVER_ERROR out of memory storing object\r\n");
     let longest = metrics(&server)["longest_turn_seconds"];
-    assert!(longest <= LONGEST, "{longest}");
+    assert!(longest <= MAX_TURN, "{longest}");
 }

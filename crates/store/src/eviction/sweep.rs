@@ -68,9 +68,9 @@ struct Verdict {
 
 impl ItemStore {
     /// Makes room for an item of `bytes`, or finds that this is impossible. May block: it evicts
-    /// some blocks, and waits for readers if enough memory waits for them. The `effort` of all calls
-    /// for one item is in proportion to `bytes`. Other threads may take the room before the caller
-    /// does.
+    /// some blocks, and waits for readers if enough memory waits for them. The `effort` of all
+    /// calls for one item is in proportion to `bytes`. Other threads may take the room before
+    /// the caller does.
     pub(crate) fn make_room(&self, bytes: usize, effort: &mut Effort) -> bool {
         let mut reclaim = self.allocator.begin_reclaim(bytes, *effort);
         let has_room = loop {

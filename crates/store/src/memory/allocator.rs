@@ -146,10 +146,10 @@ impl ItemAllocator {
         self.is_low.store(true, Ordering::Relaxed);
     }
 
-    /// Lowers the limit towards the one that was set, by some blocks, or to what is taken if nothing
-    /// may be evicted. Leaves room for `table` bytes of the table and for some items. Returns
-    /// whether it was lowered. The caller evicts the excess at once, so a store that comes meanwhile
-    /// finds little of it.
+    /// Lowers the limit towards the one that was set, by some blocks, or to what is taken if
+    /// nothing may be evicted. Leaves room for `table` bytes of the table and for some items.
+    /// Returns whether it was lowered. The caller evicts the excess at once, so a store that
+    /// comes meanwhile finds little of it.
     pub(crate) fn lower_limit(&self, table: usize, evicts: bool) -> bool {
         /// The blocks of a step.
         const STEP: usize = 8;

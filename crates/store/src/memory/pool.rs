@@ -193,8 +193,8 @@ impl BlockPool {
         self.refusal = None;
     }
 
-    /// Lowers the limit by at most `step` bytes towards the one that was set, but not below `least`.
-    /// Returns whether it was lowered.
+    /// Lowers the limit by at most `step` bytes towards the one that was set, but not below
+    /// `least`. Returns whether it was lowered.
     pub(crate) fn lower_limit(&mut self, step: usize, least: usize) -> bool {
         let lower = self.limit.saturating_sub(step).max(self.target).max(least);
         let is_lower = lower < self.limit;

@@ -95,9 +95,9 @@ impl Executor<'_> {
         }
     }
 
-    /// Whether a CAS value that is not the item's is older. 0 is no CAS value. Those that the cache has given to a key
-    /// do not rise. But once the item has one of them, all others were given to earlier items, or
-    /// not to this key.
+    /// Whether a CAS value that is not the item's is older. 0 is no CAS value. Those that the cache
+    /// has given to a key do not rise. But once the item has one of them, all others were given
+    /// to earlier items, or not to this key.
     fn is_older(&self, cas: u64, item: &Hit<'_>) -> bool {
         let is_from_client = item.marks.has(Marks::CLIENT_CAS);
         let newest = if is_from_client { item.cas() } else { self.tenant.cache.last_cas() };

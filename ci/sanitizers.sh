@@ -47,7 +47,8 @@ check() {
     bucket) run --package relativist-bucket --lib --tests ;;
     map) run --package relativist --test stress ;;
     papers) RELATIVIST_STRESS_RESIZES=20 run --package relativist-papers --no-default-features --test suite residents ;;
-    cache) run --package relativist-cache --lib --test suite ;;
+    # Optimised, this suite takes longer to build than it takes otherwise.
+    cache) run --config profile.dev.package.relativist-cache.opt-level=0 --package relativist-cache --lib --test suite ;;
     store) run --package relativist-store --lib --tests ;;
     server) run --package relativistd --lib --test suite ;;
     *) echo "sanitizers: no tests for $1: ${crates[*]}" >&2; exit 1 ;;

@@ -87,7 +87,7 @@ impl BufferLimit {
     }
 
     /// Whether more than half of the limit is held. Then clients that do not take their replies are
-    /// [closed](super::slow_clients) after a time.
+    /// closed after a time.
     pub fn is_short(&self) -> bool {
         self.held().sum() > self.limit() / 2
     }

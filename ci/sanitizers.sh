@@ -3,8 +3,8 @@
 # [--quick] [thread | address] [rcu] [table] [bucket] [map] [cache] [papers] [store] [server]; all of these
 # by default. Runs RCU's tests, those of the tables, the stress tests of the maps and of the
 # papers' tables, the tests of the cache and of the store, and the server's tests over sockets, with
-# both backends. With --quick it leaves out the chained table, the papers' tables, the server, and
-# the slowest tests that have one thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
+# both backends. With --quick it leaves out the chained table, the papers' tables, the cache, the
+# server, and the slowest tests that have one thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
 # of the standard library, too, so that is built with it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,7 +30,7 @@ crates=(rcu table bucket map cache papers store server)
 skipped=()
 if [ "${1:-}" = --quick ]; then
   shift
-  crates=(rcu map cache store)
+  crates=(rcu map store)
   # They compute statistics, from millions of samples.
   skipped=(--skip estimates_are_right --skip ages_are_precise --skip the_top_of_a --skip all_samples_are_counted)
   export RELATIVIST_STRESS_SECONDS=0.5 RELATIVIST_TORTURE_SECONDS=1

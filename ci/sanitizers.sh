@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Tests under ThreadSanitizer, and under AddressSanitizer with LeakSanitizer: ci/sanitizers.sh
-# [--quick] [thread | address] [rcu] [table] [bucket] [map] [cache] [papers] [store] [server]; all of these
-# by default. Runs RCU's tests, those of the tables, the stress tests of the maps and of the
-# papers' tables, the tests of the cache and of the store, and the server's tests over sockets, with
-# both backends. With --quick it leaves out the chained table, the papers' tables, the cache, the
-# server, and the slowest tests that have one thread. Installs a nightly toolchain with rust-src: ThreadSanitizer must see the synchronisation
-# of the standard library, too, so that is built with it.
+# [--quick] [thread | address] [rcu] [table] [bucket] [map] [cache] [papers] [store] [server]; all
+# of these by default. Runs RCU's tests, those of the tables, the stress tests of the maps and of
+# the papers' tables, the tests of the cache and of the store, and the server's tests over sockets,
+# with both backends. With --quick it leaves out the tables, the papers' tables, the cache, the
+# server, and the slowest tests that have one thread. Installs a nightly toolchain with rust-src:
+# ThreadSanitizer must see the synchronisation of the standard library, too, so that is built with
+# it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -3,8 +3,8 @@
 //!
 //! The number of requests is no measure: one command may copy a value of a MiB, or visit thousands
 //! of items. So whatever takes longer for more bytes or items is charged here, to the thread that
-//! does it, at fixed prices. They are what the steps take on a slow core, rounded up. Times are not
-//! measured, so tests are deterministic and a busy machine gives no client a shorter turn.
+//! does it, at fixed prices, which are estimates of what the steps take. Times are not measured, so
+//! tests are deterministic and a busy machine gives no client a shorter turn.
 
 use std::cell::Cell;
 

@@ -111,7 +111,7 @@ impl SharedState {
     }
 
     /// Notifies those that watch connections: those of the session's tenant, because others must
-    /// not see its clients. While there are tenants, nobody is told of a client that has not logged
+    /// not see its clients. While there are tenants, no watcher sees a client that has not logged
     /// in.
     pub(crate) fn publish_connection(&self, session: &Session, event: &str, reason: &str) {
         let tenant = session.tenant().map_or(&self.common, |tenant| tenant);

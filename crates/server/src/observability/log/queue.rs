@@ -68,7 +68,7 @@ impl Queue {
     }
 
     /// Waits for messages, and writes them. Returns the number of messages dropped that should have
-    /// followed them. Errors are ignored: without stderr nobody is told.
+    /// followed them. Errors are ignored: they could only be logged.
     pub(super) fn write_next(&self, out: &mut impl Write) -> u64 {
         let state = self.lock();
         let mut state =

@@ -396,4 +396,32 @@ mod loom_tests {
             assert_eq!(unsafe { (*shared.get()).with(|value| *value) }, 4);
         });
     }
+
+    /// A thread that is woken and gives up, because a comparison of keys panics, wakes the next one.
+    #[test]
+    fn one_gives_up() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            relativist_rcu::active_barrier();
+            let shared: Arc<Shared> = Arc::new(Lockable::new(UnsafeCell::new(0)));
+            assert_eq!(shared.try_lock(), Attempt::Locked);
+            let spawn = |run: fn(&Shared)| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || run(&shared))
+            };
+            let give_up = |shared: &Shared| {
+                // SAFETY: the thread shares it.
+                if let Ok(()) = unsafe { Lockable::sleep(shared, || ()) } {
+                    // SAFETY: the lock was handed over.
+                    unsafe { Lockable::unlock(shared) };
+                }
+            };
+            let threads = [spawn(give_up), spawn(|shared| add(shared, 1))];
+            // SAFETY: the lock is held.
+            unsafe { Lockable::unlock(&*shared) };
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(shared.state.load(Acquire), 0, "it is unlocked");
+        });
+    }
 }

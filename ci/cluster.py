@@ -234,7 +234,7 @@ class Bench:
 
     def __init__(self, proxy, protocol, read):
         command = [BENCH, "load", "--server", f"127.0.0.1:{proxy.port}", "--protocol", protocol, "--sets", "30", "--clients", "4"]
-        command += ["--items", "1000", "--rounds", "1000", "--seconds", "0.3"]
+        command += ["--items", "1000", "--rounds", "1000", "--seconds", "2"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         # It stores all items before, and no server may be missing then.
         wait_until(f"{read} of relativist-bench", lambda: by_proxy(proxy).stats("proxy")[f"cmd_{read}".encode()] > 0)

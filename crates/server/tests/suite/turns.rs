@@ -2,11 +2,15 @@
 
 use crate::admin::metrics;
 use crate::harness::{Io, on_each_backend, stat};
+use relativist_testing::patience;
+use std::time::Instant;
 
 on_each_backend! {
     no_command_takes_much_longer_than_a_turn
     the_announcement_of_a_large_value_evicts_nothing
     a_full_cache_without_eviction_refuses_a_large_value_at_once
+    long_requests_are_counted_also_if_nobody_else_waits
+    who_leaves_a_long_command_frees_the_connection
 }
 
 /// In seconds: 200 us, and one step: a copy of the value, and the sweep of the blocks that make
@@ -88,4 +92,42 @@ fn a_full_cache_without_eviction_refuses_a_large_value_at_once(io: Io) {
     client.ask("\r\n", "SERVER_ERROR out of memory storing object\r\n");
     let longest = metrics(&server)["longest_turn_seconds"];
     assert!(longest <= MAX_TURN, "{longest}");
+}
+
+/// After `-R` requests that copy much, a turn ends, although it has had less than its work.
+fn long_requests_are_counted_also_if_nobody_else_waits(io: Io) {
+    let server = io.start("-t 1 -R 1 --admin 0");
+    let mut client = server.connect();
+    client.ask(format!("set k 0 0 200000\r\n{}\r\n", "x".repeat(200_000)), "STORED\r\n");
+    client.send(format!("{}mn\r\n", "append k 0 0 1 noreply\r\nx\r\n".repeat(50)));
+    client.read_until(b"MN\r\n");
+    let longest = metrics(&server)["longest_turn_seconds"];
+    // The store is 50 us, another command 25. Without the rule a turn takes 200 us.
+    assert!(longest < 0.000_1, "{longest}");
+}
+
+/// The rest of the commands of a client that has left is not executed.
+fn who_leaves_a_long_command_frees_the_connection(io: Io) {
+    const COMMANDS: usize = 500;
+    let server = io.start("-t 1");
+    let mut other = server.connect();
+    // A client that leaves early enough is noticed.
+    let was_noticed = |_| {
+        let number = format!("0{}", " ".repeat(1_000_000));
+        other.ask(format!("set number 0 0 {}\r\n{number}\r\n", number.len()), "STORED\r\n");
+        let before = stat(&mut other, "incr_hits");
+        let mut client = server.connect();
+        client.send(format!("mn\r\n{}", "incr number 1 noreply\r\n".repeat(COMMANDS)));
+        // When it closes, its socket has a reply that it has not read: so the server gets a reset.
+        while stat(&mut other, "incr_hits") == before {}
+        drop(client);
+        let patience = Instant::now() + patience();
+        while stat(&mut other, "curr_connections") > 1 {
+            assert!(Instant::now() < patience, "the connection stays");
+        }
+        other.send("incr number 0\r\n");
+        let reply = String::from_utf8(other.read_until(b"\r\n")).unwrap();
+        reply.trim().parse::<usize>().unwrap() < COMMANDS
+    };
+    assert!((0..100).any(was_noticed));
 }

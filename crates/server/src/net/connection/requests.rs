@@ -12,6 +12,10 @@ use crate::execute::{ConnectionState, Executor, Extent, Login, MAX_ROOM_AT_ONCE,
 use relativist_memcache::{Protocol, binary};
 use relativist_store::Room;
 
+/// The work of a request that is short. A connection that is alone goes on after `-R` of these: a
+/// copy of some KiB is as quick as another iteration of the event loop.
+const MAX_SHORT_WORK: u64 = 1_000;
+
 /// Bytes after a value in the text protocol.
 const TEXT_END: usize = b"\r\n".len();
 
@@ -44,7 +48,7 @@ impl Connection {
                 // continues.
                 executor.count_yield();
                 until_yield = until_yield.saturating_add(executor.requests_until_yield());
-                if left == 0 {
+                if left == 0 || executor.work_done() > u64::from(max - left) * MAX_SHORT_WORK {
                     self.phase = Phase::Paused;
                 }
             } else {

@@ -438,7 +438,7 @@ fn start_background(shared: &Arc<SharedState>) -> io::Result<Vec<Background>> {
     })?];
     let often = Arc::clone(shared);
     threads.push(Background::start("often", OFTEN, move || {
-        often.each_tenant(|tenant| tenant.watch.reopen());
+        often.each_tenant(|tenant| tenant.watch.deliver());
         if !often.options.no_sizing {
             often.advance_sizing();
         }

@@ -169,9 +169,10 @@ impl Executor<'_> {
     }
 
     pub(super) fn delete(&self, session: &Session, key: &[u8]) -> &'static [u8] {
-        let size = self.record_lookup(session, key);
+        self.record_lookup(session, key);
+        let size = if self.is_observed { self.size_for_line(key) } else { 0 };
         let is_deleted = self.tenant.cache.delete(key);
-        self.record_delete(key, "delete", Some(is_deleted), size.filter(|_| is_deleted));
+        self.record_delete(key, "delete", Some(is_deleted), is_deleted.then_some(size));
         if is_deleted { reply::DELETED } else { reply::NOT_FOUND }
     }
 

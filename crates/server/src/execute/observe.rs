@@ -24,19 +24,25 @@ impl Executor<'_> {
         self.publish_get(session, key, lookup, size);
     }
 
-    /// Logs the lookup that precedes every change of an item, as memcached does. Returns the size
-    /// of the item, if there is one.
+    /// Logs the lookup that precedes every change of an item, as memcached does.
     #[cold]
-    pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
+    pub(super) fn observe_lookup(&self, session: &Session, key: &[u8]) {
         let watch = &self.tenant.watch;
-        // The size is that of a line about a deletion, too.
-        if !watch.has_room(Topic::Fetchers) && !watch.has_watchers(Topic::Deletions) {
-            watch.miss(Topic::Fetchers);
-            return None;
+        if !watch.has_room(Topic::Fetchers) {
+            return watch.miss(Topic::Fetchers);
         }
-        let mut size = None;
-        let lookup = self.tenant.cache.peek(key, |hit| size = Some(hit.value.len()));
-        self.publish_get(session, key, lookup, size.unwrap_or(0));
+        let mut size = 0;
+        let lookup = self.tenant.cache.peek(key, |hit| size = hit.value.len());
+        self.publish_get(session, key, lookup, size);
+    }
+
+    /// The size of an item, for a line about its deletion. 0 if nobody has room for that line.
+    #[cold]
+    pub(super) fn size_for_line(&self, key: &[u8]) -> usize {
+        let mut size = 0;
+        if self.tenant.watch.has_room(Topic::Deletions) {
+            self.tenant.cache.peek(key, |hit| size = hit.value.len());
+        }
         size
     }
 

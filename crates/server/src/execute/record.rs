@@ -81,10 +81,11 @@ impl Executor<'_> {
     }
 
     /// Records a lookup that is not counted: that before every change of an item, and that of `me`.
-    /// Returns the size of the item, if there is one and the lookup is observed.
     #[inline]
-    pub(super) fn record_lookup(&self, session: &Session, key: &[u8]) -> Option<usize> {
-        if self.is_observed { self.observe_lookup(session, key) } else { None }
+    pub(super) fn record_lookup(&self, session: &Session, key: &[u8]) {
+        if self.is_observed {
+            self.observe_lookup(session, key);
+        }
     }
 
     /// Records the outcome of a store. `compares`: whether the store compared CAS values.

@@ -1,12 +1,12 @@
 //! `watch`: clients that receive a log line for each event.
 //!
 //! No thread waits for a watcher. A line goes into the watcher's buffer if there is room, and is
-//! lost otherwise. A buffer that was full gets lines again ten times a second, once its watcher has
-//! taken the old ones: so watchers that read fast do not take the time of the clients that they
-//! watch. The next line that fits reports the number of lost lines. While there is no
-//! watcher, a command pays one load of a word that is almost never written. While no watcher has
-//! room, it also counts the line, in memory that few other threads write: it takes no lock, and
-//! writes no text. Otherwise the text is written once for all watchers.
+//! lost otherwise. The next line that fits reports the number of lost lines. Ten times a second,
+//! watchers are woken to take their lines, and may receive more. What they receive in between is
+//! limited, so watchers that read fast do not take the time of the clients that they watch. While
+//! there is no watcher, a command pays one load of a word that is almost never written. While no
+//! watcher has room, it also counts the line, in memory that few other threads write: it takes no
+//! lock, and writes no text. Otherwise the text is written once for all watchers.
 
 use super::CLASS;
 use crossbeam_utils::CachePadded;
@@ -20,6 +20,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum number of watchers of the users without a tenant.
 pub(super) const MAX_WATCHERS: usize = 20;
+
+/// Maximum number of bytes that all watchers together receive between two
+/// [deliveries](Watch::deliver).
+const MAX_DELIVERY: usize = 2 << 20;
 
 /// Places at which lines for nobody are counted.
 const PLACES: usize = 16;
@@ -89,6 +93,8 @@ struct Watcher {
     lost: u64,
     /// The lines of its topics that were missed before.
     missed_before: u64,
+    /// Bytes received since the last delivery.
+    received: usize,
 }
 
 /// What has become of a line.
@@ -102,21 +108,24 @@ enum Offer {
 }
 
 impl Watcher {
-    /// Adds a line if there is room. Its buffer has `size` bytes.
-    fn offer(&mut self, line: &[u8], size: usize, missed: &Missed) -> Offer {
-        let Watcher { subscription, lost, missed_before } = self;
+    /// Adds a line if there is room: in the buffer of `size` bytes, and in the watcher's `share` of
+    /// a delivery.
+    fn offer(&mut self, line: &[u8], size: usize, share: usize, missed: &Missed) -> Offer {
+        let Watcher { subscription, lost, missed_before, received } = self;
         // Relaxed: read and written under the mutex of the watchers.
         if subscription.is_full.load(Ordering::Relaxed) {
             *lost += 1;
             return Offer::Lost;
         }
         let mut lines = lock(&subscription.lines);
-        let was_empty = lines.is_empty();
-        if lines.len() + line.len() > size {
+        let had = lines.len();
+        if had + line.len() > size || *received + line.len() > share {
             *lost += 1;
-            // Relaxed: as above. A line that does not fit an empty buffer does not close it.
-            subscription.is_full.store(!was_empty, Ordering::Relaxed);
-            return if was_empty { Offer::Lost } else { Offer::Filled };
+            // A line that does not fit an empty buffer does not close it.
+            let fills = had + *received > 0;
+            // Relaxed: as above.
+            subscription.is_full.store(fills, Ordering::Relaxed);
+            return if fills { Offer::Filled } else { Offer::Lost };
         }
         let mut skipped = 0;
         if *lost > 0 {
@@ -126,9 +135,11 @@ impl Watcher {
             writeln!(lines, "skipped={skipped}").expect("writing to a Vec does not fail");
         }
         lines.extend_from_slice(line);
+        *received += line.len();
+        let is_half_full = had < size / 2 && lines.len() >= size / 2;
         drop(lines);
-        if was_empty && let Some(wake) = &*lock(&subscription.wake) {
-            wake();
+        if is_half_full {
+            subscription.wake();
         }
         Offer::Accepted(skipped)
     }
@@ -168,9 +179,9 @@ impl Missed {
 pub struct Subscription {
     topics: u8,
     lines: Mutex<Vec<u8>>,
-    /// Whether a line was lost since the buffer was last [opened](Watch::reopen).
+    /// Whether a line was lost since the last [delivery](Watch::deliver).
     is_full: AtomicBool,
-    /// Wakes the thread of the watcher's connection when a line has arrived.
+    /// Wakes the thread of the watcher's connection.
     wake: Mutex<Option<Box<dyn Fn() + Send>>>,
 }
 
@@ -186,9 +197,15 @@ impl Subscription {
         out.append(&mut lock(&self.lines));
     }
 
-    /// Sets the function that wakes the watcher's thread when a line has arrived.
+    /// Sets the function that wakes the watcher's thread when lines have arrived.
     pub fn set_wake(&self, wake: impl Fn() + Send + 'static) {
         *lock(&self.wake) = Some(Box::new(wake));
+    }
+
+    fn wake(&self) {
+        if let Some(wake) = &*lock(&self.wake) {
+            wake();
+        }
     }
 }
 
@@ -240,7 +257,7 @@ impl Watch {
         let is_full = AtomicBool::new(false);
         let subscription = Arc::new(Subscription { topics, lines: Mutex::default(), is_full, wake: Mutex::default() });
         let missed_before = self.missed.of(topics);
-        watchers.push(Watcher { subscription: Arc::clone(&subscription), lost: 0, missed_before });
+        watchers.push(Watcher { subscription: Arc::clone(&subscription), lost: 0, missed_before, received: 0 });
         self.note_topics(&watchers);
         Some(subscription)
     }
@@ -266,17 +283,21 @@ impl Watch {
         self.note_open(watchers);
     }
 
-    /// Lets watchers that were full and have taken their lines receive more. Call it ten times a
-    /// second.
-    pub(crate) fn reopen(&self) {
+    /// Wakes watchers, so that they take their lines, and lets those receive more that have taken
+    /// them. Call it ten times a second.
+    pub(crate) fn deliver(&self) {
         if !self.is_watched() {
             return;
         }
-        let watchers = lock(&self.watchers);
-        for Watcher { subscription, .. } in &*watchers {
-            if lock(&subscription.lines).is_empty() {
+        let mut watchers = lock(&self.watchers);
+        for Watcher { subscription, received, .. } in &mut *watchers {
+            *received = 0;
+            let is_empty = lock(&subscription.lines).is_empty();
+            if is_empty {
                 // Relaxed: written under the mutex of the watchers.
                 subscription.is_full.store(false, Ordering::Relaxed);
+            } else {
+                subscription.wake();
             }
         }
         self.note_open(&watchers);
@@ -308,9 +329,10 @@ impl Watch {
         let number = self.line_number.fetch_add(1, Ordering::Relaxed);
         let line = format!("ts={}.{:06} gid={number} {event}\n", time.as_secs(), time.subsec_micros());
         let mut watchers = lock(&self.watchers);
+        let share = MAX_DELIVERY / watchers.len().max(1);
         let (mut sent, mut skipped, mut has_filled) = (0, 0, false);
         for watcher in watchers.iter_mut().filter(|it| it.subscription.topics & topic as u8 != 0) {
-            match watcher.offer(line.as_bytes(), self.buffer_size, &self.missed) {
+            match watcher.offer(line.as_bytes(), self.buffer_size, share, &self.missed) {
                 Offer::Accepted(lost) => (sent, skipped) = (sent + 1, skipped + lost),
                 Offer::Lost => (),
                 Offer::Filled => has_filled = true,
@@ -372,7 +394,7 @@ mod tests {
         let mut out = Vec::new();
         watcher.take(&mut out);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
-        watch.reopen();
+        watch.deliver();
         publish();
         out.clear();
         watcher.take(&mut out);
@@ -408,7 +430,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| publish(Topic::Mutations)), [1, 1, 0], "watchers of other topics have room");
         fetchers[1].take(&mut out);
         assert_eq!(publish(Topic::Fetchers), 0, "it takes a while until it gets more");
-        watch.reopen();
+        watch.deliver();
         assert_eq!([(); 3].map(|()| publish(Topic::Fetchers)), [1, 1, 0], "one of them has room again");
         fetchers[1].take(&mut out);
         let text = String::from_utf8(std::mem::take(&mut out)).unwrap();
@@ -416,6 +438,24 @@ mod tests {
         assert!(text.contains("\nskipped=5\n"), "{text}");
         [&fetchers[0], &mutations].iter().for_each(|watcher| watcher.take(&mut out));
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 2);
+    }
+
+    #[test]
+    fn fast_watchers_receive_a_share_of_a_delivery() {
+        let watch = Watch::new(MAX_DELIVERY, 2);
+        let watchers = [1, 2].map(|_| watch.subscribe(Topic::Fetchers as u8).unwrap());
+        let (line, mut out) = ("x".repeat(10_000), Vec::new());
+        let mut delivery = || {
+            out.clear();
+            for _ in 0..1_000 {
+                watch.publish(Topic::Fetchers, format_args!("{line}"));
+                watchers[0].take(&mut out);
+            }
+            watch.deliver();
+            out.len()
+        };
+        let lengths = [(); 2].map(|()| delivery());
+        assert!(lengths.iter().all(|length| (MAX_DELIVERY / 2 - 20_000..=MAX_DELIVERY / 2 + 20).contains(length)));
     }
 
     #[test]

@@ -433,17 +433,18 @@ fn the_clock_may_insert() {
     is_done.recv_timeout(patience()).expect("no insertion waits for another one of its thread");
 }
 
-/// The listener of each of two caches inserts into the other one, which evicts.
+/// The listener of each of two caches inserts into the other one, which evicts. Neither owns the
+/// other one: they would leak.
 #[test]
 fn listeners_of_two_caches_may_alternate() {
     const ENTRIES: u32 = 100_000;
     type Slot = Arc<OnceLock<Cache<u32, u32>>>;
     let (one, other, keys) = (Slot::default(), Slot::default(), Arc::new(AtomicUsize::new(10)));
     let pass_to = |next: &Slot| {
-        let (next, keys) = (Arc::clone(next), Arc::clone(&keys));
+        let (next, keys) = (Arc::downgrade(next), Arc::clone(&keys));
         move |_: &u32, &left: &u32, cause: RemovalCause| {
             if cause == RemovalCause::Size && left > 0 {
-                next.get().unwrap().insert(keys.fetch_add(1, SeqCst) as u32, left - 1);
+                next.upgrade().unwrap().get().unwrap().insert(keys.fetch_add(1, SeqCst) as u32, left - 1);
             }
         }
     };
@@ -456,14 +457,15 @@ fn listeners_of_two_caches_may_alternate() {
     assert!(one.stats().evictions + other.stats().evictions > u64::from(ENTRIES));
 }
 
-/// The destructor of each value inserts into the cache, which frees others.
+/// The destructor of each value inserts into the cache, which frees others. No value owns the
+/// cache: the last one would leak with it.
 #[test]
 fn destructors_may_insert() {
-    struct Inserts(Arc<OnceLock<Cache<usize, Inserts>>>, usize);
+    struct Inserts(Weak<OnceLock<Cache<usize, Inserts>>>, usize);
     impl Drop for Inserts {
         fn drop(&mut self) {
-            if let Some(cache) = self.0.get().filter(|_| self.1 > 0) {
-                cache.insert(self.1, Inserts(Arc::clone(&self.0), self.1 - 1));
+            if let Some(own) = self.0.upgrade().filter(|_| self.1 > 0) {
+                own.get().unwrap().insert(self.1, Inserts(Weak::clone(&self.0), self.1 - 1));
             }
         }
     }
@@ -471,7 +473,7 @@ fn destructors_may_insert() {
     let cache = Cache::new(1);
     assert!(own.set(cache.clone()).is_ok());
     let guard = relativist_cache::read();
-    (0..20_000).for_each(|n| cache.insert(n, Inserts(Arc::clone(&own), 2)));
+    (0..20_000).for_each(|n| cache.insert(n, Inserts(Arc::downgrade(&own), 2)));
     drop(guard);
     cache.run_pending_tasks();
     cache.run_pending_tasks();
@@ -480,12 +482,12 @@ fn destructors_may_insert() {
 
 thread_local!(static NEXT_CLONE_EXPLODES: Cell<bool> = const { Cell::new(false) });
 
-/// All are equal.
-struct Exploding(#[allow(dead_code, reason = "only dropped")] Explosive);
+/// All are equal. Counts those that are alive.
+struct Exploding(#[allow(dead_code, reason = "only dropped")] Explosive, Arc<()>);
 
 impl Clone for Exploding {
     fn clone(&self) -> Self {
-        Self(Explosive(NEXT_CLONE_EXPLODES.take()))
+        Self(Explosive(NEXT_CLONE_EXPLODES.take()), Arc::clone(&self.1))
     }
 }
 
@@ -515,16 +517,18 @@ impl Wake for DropsAll {
 }
 
 /// An update cancels a load, and wakes a task that drops all that have the load. So the update has
-/// its key last, whose destructor panics.
+/// its key last, whose destructor panics. The rest of that key is dropped all the same.
 #[test]
 fn a_panic_in_the_key_of_a_cancelled_load_leaves_no_section_open() {
-    let cache: &'static Cache<Exploding, u32> = Box::leak(Box::new(Cache::new(10)));
-    let key = || Exploding(Explosive(false));
+    let alive = Arc::new(());
+    let cache: Cache<Exploding, u32> = Cache::new(10);
+    let key = || Exploding(Explosive(false), Arc::clone(&alive));
     let drops = Arc::<DropsAll>::default();
     let waker = Waker::from(Arc::clone(&drops));
     NEXT_CLONE_EXPLODES.set(true);
     for _ in 0..2 {
-        let mut load: Load = Box::pin(cache.get_or_insert_async(key(), std::future::pending));
+        let (cache, key) = (cache.clone(), key());
+        let mut load: Load = Box::pin(async move { cache.get_or_insert_async(key, std::future::pending).await });
         assert!(load.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drops.0.lock().unwrap().push(load);
     }
@@ -533,6 +537,8 @@ fn a_panic_in_the_key_of_a_cancelled_load_leaves_no_section_open() {
     assert!(!relativist_rcu::is_reading());
     cache.insert(key(), 2);
     assert_eq!((cache.get(&key()), cache.len()), (Some(2), 1));
+    drop(cache);
+    assert_eq!(Arc::strong_count(&alive), 1, "every key was dropped");
 }
 
 /// The cache is dropped before the background has freed what was invalidated.

@@ -24,6 +24,8 @@ fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
         .env("MEMCACHED_PORT_FILENAME", &port_file);
     let daemon = Daemon::start(command);
     let port = ports(&port_file)[0];
+    // Before it serves clients, a signal ends it by default.
+    assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     (daemon, port)
 }
 
@@ -58,7 +60,8 @@ fn a_draft_of_a_server_that_was_killed_is_removed_at_the_start() {
     fs::write(&draft, "values").unwrap();
     let (daemon, _) = start(&file, &mut program());
     assert!(!draft.exists());
-    assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+    let (status, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(status, Some(0), "{stderr}");
 }
 
 #[test]

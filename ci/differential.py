@@ -64,7 +64,11 @@ def compare(ours, theirs, sequences, seed):
             # A server has closed the connection: find out after which sequence.
             replies = [connection.run_each(batch) for connection in connections[protocol]]
         for sequence, one, other in zip(batch, *replies, strict=True):
-            if one != other:
+            if one == other:
+                continue
+            # memcached's own threads refer to an item now and then. Then it does not count in place.
+            again = [connection.run_each([sequence]) for connection in connections[protocol]]
+            if again[0] != again[1]:
                 step = next(step for step in range(MAX_STEPS) if one[step] != other[step])
                 note(kinds, sequence[: step + 1], one[step], other[step])
     return kinds
@@ -111,7 +115,7 @@ class Connection:
         return replies
 
     def run_each(self, batch):
-        """Runs the sequences again, one by one, without the items that they have left behind. The
+        """Runs sequences again, one by one, without the items that they have left behind. The
         reply to a step that closes the connection says so."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as client:
             client.sendall(b"flush_all\r\n")

@@ -1,11 +1,24 @@
 #!/usr/bin/env bash
 # The workbench with its competitors in C and C++: tests their adapters against std's map, and runs
-# every workload once. The same for Segcache and foyer. Tests the counters of lock contention in all
-# crates. Compares the server with memcached, and runs the mirror between the two. Installs the
-# competitors from Debian's packages if they are missing. Downloads the headers of Boost from Debian
-# 13, because those of Debian 12 are too old.
+# every workload once. The same for Segcache and foyer. Compares the server with memcached, and runs
+# the mirror between the two. With --contention it only tests the counters of lock contention in all
+# crates, which need builds of their own. Installs the competitors from Debian's packages if they are
+# missing. Downloads the headers of Boost from Debian 13, because those of Debian 12 are too old.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+if [ "${1:-}" = --contention ]; then
+  counting=(--locked --features contention)
+  cargo test "${counting[@]}" --package relativist-rcu --package relativist-table --package relativist-papers --lib contention
+  cargo build "${counting[@]}" --package relativist-papers
+  cargo test "${counting[@]}" --package relativistd --test suite contention
+  output=$("${CARGO_TARGET_DIR:-target}/debug/relativist-papers" resize --table mutex,relativist --resizer --readers 1 \
+    --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1)
+  for lock in mutex map_resizer; do
+    grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
+  done
+  exit
+fi
 
 packages=(liburcu-dev memcached)
 source ci/debian.sh
@@ -16,10 +29,6 @@ export CPLUS_INCLUDE_PATH=$boost/usr/include
 build=(--locked --package relativist-bench --features "liburcu,boost,segcache,foyer")
 cargo test "${build[@]}" --lib
 cargo build "${build[@]}"
-counting=(--locked --features contention)
-cargo test "${counting[@]}" --package relativist-rcu --package relativist-table --package relativist-papers --lib contention
-cargo build "${counting[@]}" --package relativist-papers
-cargo test "${counting[@]}" --package relativistd --test suite contention
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
 messages=${CARGO_TARGET_DIR:-target}/competitors.log
@@ -56,11 +65,6 @@ count=$(grep -c "^| foyer " <<<"$output")
 output=$(bench serving --rounds 1 --seconds 5 --threads 1 --workload get50,set) || [ $? -eq 1 ]
 grep "^| get50 .* server CPU/request " <<<"$output" >/dev/null || { echo "competitors: get50 was not compared with memcached" >&2; exit 1; }
 echo "competitors: all of them took part"
-
-output=$("${program%/*}/relativist-papers" resize --table mutex,relativist --resizer --readers 1 --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1 2>"$messages") || { cat "$messages" >&2; exit 1; }
-for lock in mutex map_resizer; do
-  grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
-done
 
 # The mirror between memcached and the server, under load: there are no differences.
 sockets=$(mktemp -d)

@@ -203,7 +203,7 @@ fn a_reload_changes_adds_and_removes_tenants() {
     }
 }
 
-/// A part that shrinks gives its memory to the others, although its users store nothing.
+/// A part that shrinks gives its memory to the others. Its users store meanwhile.
 #[test]
 fn memory_of_a_smaller_part_is_given_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,10 @@ fn memory_of_a_smaller_part_is_given_back() {
     assert!(mapped(&server) > 30 << 20);
     fs::write(server.path("users"), users(25)).unwrap();
     server.hang_up();
-    wait_until("a smaller cache", || mapped(&server) <= 16 << 20);
+    wait_until("a smaller cache", || {
+        assert_eq!(ask(server.port, "red", "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+        mapped(&server) <= 16 << 20
+    });
 }
 
 /// A packet of the binary protocol.

@@ -397,7 +397,7 @@ mod loom_tests {
         });
     }
 
-    /// A thread that is woken and gives up wakes the next one. A comparison of keys may have panicked.
+    /// Who is woken and gives up wakes the next one. A comparison of keys may have panicked.
     #[test]
     fn one_gives_up() {
         let mut builder = loom::model::Builder::new();

@@ -566,6 +566,20 @@ fn users(options: &Options, log: &Log) -> Result<Option<Users>, StartError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::panic_any;
+
+    #[test]
+    fn a_thread_that_panics_ends_the_server() {
+        let options = Options::parse_from_args(["relativistd", "-p", "-1"]).unwrap();
+        let server = Server::bind(&options).unwrap();
+        let stop = StopOnExit(server.stopper());
+        let thread = thread::spawn(|| {
+            let _stop = stop;
+            panic_any("as a worker might")
+        });
+        server.run().expect("it was stopped");
+        assert!(matches!(wait_for(thread), Err(StartError::Crashed)));
+    }
 
     #[test]
     fn no_server_starts_when_its_clock_has_stopped() {

@@ -10,6 +10,7 @@ fn parse(line: &str) -> Result<Options, clap::Error> {
 fn defaults_are_memcacheds() {
     let options = parse("relativistd").unwrap();
     assert_eq!((options.tcp_port(), options.threads, options.conn_limit), (Some(11211), 4, 1024));
+    assert_eq!(options.udp_port(), None);
     assert_eq!((options.max_item_size, options.unix_mask), (1 << 20, 0o700));
     options.check().unwrap();
     assert_eq!(options.memory_bytes(), 64 << 20);

@@ -92,6 +92,9 @@ mod calls {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use nix::errno::Errno;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
     use std::fs::{self, File, Permissions};
     use std::io::ErrorKind;
     use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -156,7 +159,7 @@ mod tests {
                 fs::remove_file(made.path().join("new")).unwrap();
                 assert_denied(fs::read(made.path().join("old")));
                 assert_denied(fs::read_dir(made.path()));
-                // What SECURITY.md says Landlock cannot restrict.
+                // What SECURITY.md says is not confined.
                 fs::metadata(&secret).unwrap();
                 fs::set_permissions(&secret, Permissions::from_mode(0o640)).unwrap();
                 chown(&secret, None, None).unwrap();
@@ -170,6 +173,7 @@ mod tests {
                 if extent == Extent::Whole {
                     assert_denied(TcpStream::connect(address));
                     assert_denied(TcpListener::bind("127.0.0.1:0"));
+                    assert_eq!(kill(Pid::parent(), None), Err(Errno::EPERM));
                 }
                 listener.set_nonblocking(true).unwrap();
                 assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "bound sockets are served");

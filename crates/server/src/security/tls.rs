@@ -388,3 +388,20 @@ fn problem_at(certificate: &CertificateDer<'_>, time: UnixTime) -> Option<Certif
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cipher_suites_are_authenticated_and_forward_secret() {
+        let all = suites(None).unwrap();
+        assert_eq!(all.len(), SUITES.len());
+        for suite in all {
+            let name = format!("{:?}", suite.suite());
+            // All key exchanges of TLS 1.3 are forward secret.
+            assert!(name.starts_with("TLS13_") || name.starts_with("TLS_ECDHE_"), "{name}");
+            assert!(name.contains("_GCM_") || name.contains("_POLY1305_"), "{name}");
+        }
+    }
+}

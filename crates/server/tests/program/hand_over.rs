@@ -465,6 +465,7 @@ fn other_users_cannot_take_over() {
     let mut other = Servers::new("-p -1 -u nobody");
     fs::set_permissions(other.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let (old, port) = other.start();
+    assert_eq!(fs::metadata(other.path("successor")).unwrap().uid(), 65534);
     std::os::unix::fs::symlink(other.path("successor"), &path).unwrap();
     let output = run(&format!("-p -1 --take-over {}", path.display()));
     assert!(String::from_utf8(output.stderr).unwrap().contains("belongs to user 65534"));

@@ -261,8 +261,12 @@ fn users_and_their_file_can_change() {
     fs::write(folder.path().join("others"), "new:a\n").unwrap();
     let mut server = Reloadable::start_in(folder, "verbose = 1\nauth-file = 'users'\n", "-o drop_privileges");
     assert!(server.can_log_in("old a") && !server.can_log_in("new a"));
+    let mut early = server.connect();
+    early.write_all(b"set a 0 0 5\r\nold a\r\n").unwrap();
+    early.read_exact(&mut [0; 8]).unwrap();
     server.reload("verbose = 1\nauth-file = 'others'\n");
     assert!(server.can_log_in("new a") && !server.can_log_in("old a"));
+    assert!(is_served(&early), "a client that is logged in stays");
     // A file that is wrong changes nothing, neither here nor elsewhere.
     fs::write(server.path("others"), "ann:b\nnobody\n").unwrap();
     server.reload("verbose = 1\nauth-file = 'others'\nmemory-limit = 99\n");

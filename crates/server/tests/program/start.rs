@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, Uid, User, chown, mkfifo};
 use rustls::{ClientConnection, Stream};
 use std::fs::{self, File, Permissions};
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -60,6 +60,8 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     let mut daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
     assert_eq!(poll("a reply", || check("/readyz", (&host, admin))), "503 starting");
     assert_eq!(check("/healthz", (&host, admin)).unwrap(), "200 ok");
+    // The snapshot is not trusted, so the sandbox comes first.
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap_or_default();
 
     assert_eq!(TcpStream::connect((&*host, port)).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert!(!port_file.exists(), "programs that wait for the port file would connect");
@@ -83,8 +85,9 @@ fn no_client_is_served_before_the_snapshot_is_read() {
     let count = asker.recv(&mut reply).unwrap();
     assert_eq!(reply[..count].escape_ascii().to_string(), r"\x00\x02\x00\x00\x00\x01\x00\x00EN\r\n");
     wait_until("the snapshot that was asked for meanwhile", || items.is_file());
-    let (status, stderr) = daemon.end(Signal::SIGTERM);
-    assert_eq!(status, Some(0), "{stderr}");
+    let (code, stderr) = daemon.end(Signal::SIGTERM);
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(status.contains("Seccomp:\t2") || !stderr.contains("system calls are confined"), "{status}");
 }
 
 #[test]
@@ -230,23 +233,79 @@ fn a_cache_without_more_addresses_evicts() {
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
 }
 
-/// The owner of the folder could replace the socket by a link, which root would follow.
+/// The owner of the folder could replace the file by a link, which root would follow.
 #[test]
-fn root_makes_no_unix_socket_for_another_user() {
+fn root_makes_no_file_for_another_user() {
     if nobody().is_none() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let mut daemon = Daemon::start(program().args(["-u", "nobody", "-s"]).arg(&path));
+    let path = folder.path().join("file");
+    for flag in ["-s", "-P", "-e"] {
+        let mut daemon = Daemon::start(program().args(["-p", "-1", "-u", "nobody", flag]).arg(&path));
+        let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
+        // The server would serve if it could make the file.
+        let status = poll("the end or a file", || match daemon.0.try_wait().unwrap() {
+            Some(status) => Some(status.code()),
+            None => path.exists().then_some(None),
+        });
+        assert_eq!(status, Some(71), "{flag}");
+        assert!(logs(&mut stderr, "Permission denied") && !path.exists(), "{flag}");
+    }
+}
+
+/// Only root may bind low ports.
+#[test]
+#[cfg(target_os = "linux")]
+fn ports_are_bound_before_root_and_its_groups_are_given_up() {
+    let Some(nobody) = nobody() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+    let (port_file, (host, [])) = (folder.path().join("ports"), free_ports());
+    let is_free = |port: &u16| TcpListener::bind((&*host, *port)).is_ok() && UdpSocket::bind((&*host, *port)).is_ok();
+    let port = (512..1024).find(is_free).expect("a free port");
+    let mut command = Command::new("setpriv");
+    command.args(["--groups", "1,2", env!("CARGO_BIN_EXE_relativistd"), "-u", "nobody"]);
+    command.args(["-l", &host, "-p", &port.to_string(), "-U", &port.to_string()]).stderr(Stdio::null());
+    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
+    wait_until("the port file", || port_file.exists());
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap();
+    let words = |name: &str| -> Vec<&str> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        line.split_whitespace().collect()
+    };
+    assert_eq!(words("Uid:"), [&*nobody.uid.to_string(); 4]);
+    assert_eq!(words("Gid:"), [&*nobody.gid.to_string(); 4]);
+    assert!(!words("Groups:").iter().any(|group| ["0", "1", "2"].contains(group)), "{status}");
+    assert_eq!(words("CapEff:"), ["0000000000000000"]);
+    ask_version(&mut TcpStream::connect((&*host, port)).unwrap());
+}
+
+#[test]
+fn the_server_warns_if_it_stays_root() {
+    let mut daemon = Daemon::start(program().args(["-p", "0"]));
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
-    // The server would serve if it could make the socket.
-    let status = poll("the end or a socket", || match daemon.0.try_wait().unwrap() {
-        Some(status) => Some(status.code()),
-        None => path.exists().then_some(None),
-    });
-    assert_eq!(status, Some(71));
-    assert!(logs(&mut stderr, "Permission denied") && !path.exists());
+    let mut log = String::new();
+    // The message about ports follows.
+    while !log.contains("no client can connect") && stderr.read_line(&mut log).unwrap() > 0 {}
+    assert_eq!(log.contains("running as root"), Uid::effective().is_root(), "{log}");
+}
+
+/// A core file contains what clients have stored.
+#[test]
+#[cfg(target_os = "linux")]
+fn core_files_are_requested_only_if_configured() {
+    for (flag, expected) in [("-v", "0"), ("-r", "4096")] {
+        let folder = tempfile::tempdir().unwrap();
+        let port_file = folder.path().join("ports");
+        let mut command = Command::new("prlimit");
+        command.args(["--core=0:4096", env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", flag]);
+        let daemon = Daemon::start(command.stderr(Stdio::null()).env("MEMCACHED_PORT_FILENAME", &port_file));
+        ports(&port_file);
+        let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).unwrap();
+        let limit = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).expect("a line");
+        assert_eq!(limit.split_whitespace().next(), Some(expected), "{flag}");
+    }
 }
 
 #[test]

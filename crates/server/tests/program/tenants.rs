@@ -185,6 +185,11 @@ fn a_reload_changes_adds_and_removes_tenants() {
     }
     assert!(all_have_their_own(server.port));
     assert_eq!(limits(&server), [38, 10, 16]);
+    // So is one of a user that has another password.
+    let (mut late, changed) = (log_in(server.port, "blue"), USERS.replace("blue:secret", "blue:other"));
+    change(&mut server, &changed.replace("red memory=25%", "red memory=10m"));
+    assert!(is_closed(&mut late));
+    change(&mut server, &USERS.replace("red memory=25%", "red memory=10m"));
     // An idle connection of a removed tenant is closed, and the items are gone.
     let (mut idle, mut kept) = (log_in(server.port, "red"), log_in(server.port, "blue"));
     change(&mut server, "plain:secret\n[tenant blue memory=25%]\nblue:secret\n");

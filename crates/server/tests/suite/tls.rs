@@ -334,6 +334,21 @@ fn sessions_are_resumed_until_the_certificates_change() {
     }
 }
 
+/// A request that came before the handshake could be one that somebody else has recorded.
+#[test]
+fn a_resumed_session_takes_no_early_data() {
+    let authority = Authority::new();
+    let server = Running::start(&format!("-t 1 {}", authority.flags()));
+    let mut config = ClientConfig::clone(&authority.client());
+    config.enable_early_data = true;
+    let config = Arc::new(config);
+    assert_eq!(handshake(&server, &config), Some(HandshakeKind::Full));
+    let mut client = connect(server.address, &config);
+    assert!(client.0.conn.early_data().is_none());
+    client.ask("mn\r\n", "MN\r\n");
+    assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Resumed));
+}
+
 #[test]
 fn certificates_are_reloaded_while_connections_are_open() {
     let (old, new) = (Authority::new(), Authority::new());

@@ -136,6 +136,7 @@ mod tests {
 
     #[test]
     fn many_origins_displace_those_with_few_failures() {
+        assert_eq!(size_of::<[[Entry; WAYS]; SETS]>(), 128 << 10);
         let (failures, stubborn) = (Failures::default(), origin("192.0.2.1"));
         (0..BURST).for_each(|_| _ = failures.note(stubborn, 1000));
         for n in 0..100_000 {

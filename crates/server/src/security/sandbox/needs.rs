@@ -123,6 +123,14 @@ mod tests {
     }
 
     #[test]
+    fn little_is_needed_by_default() {
+        let needs = Needs::of(&Options::parse_from_args(["relativistd"]).unwrap(), []);
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(needs.read, [&*program, Path::new("/proc/self"), Path::new("/sys/fs/cgroup")]);
+        assert_eq!((needs.write, needs.make), (vec!["/dev/null".into()], Vec::new()));
+    }
+
+    #[test]
     fn files_named_by_options_are_needed() {
         let folder = tempfile::tempdir().unwrap();
         let (target, link) = (folder.path().join("in/users"), folder.path().join("users"));

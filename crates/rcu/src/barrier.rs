@@ -177,7 +177,7 @@ pub(crate) fn reregister_in_child() {
     }
 }
 
-#[cfg(all(target_os = "linux", not(relativist_loom)))]
+#[cfg(all(target_os = "linux", not(any(relativist_loom, miri))))]
 mod membarrier {
     /// Registers for the expedited private command. Returns false if the kernel or a filter
     /// refuses.
@@ -232,7 +232,7 @@ mod membarrier {
     }
 }
 
-#[cfg(any(not(any(target_os = "linux", all(windows, target_arch = "x86_64"))), relativist_loom))]
+#[cfg(any(not(any(target_os = "linux", all(windows, target_arch = "x86_64"))), relativist_loom, miri))]
 mod membarrier {
     pub(super) fn register() -> bool {
         false

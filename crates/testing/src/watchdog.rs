@@ -39,11 +39,14 @@ static EXPIRED: AtomicBool = AtomicBool::new(false);
 static ANSWERS: AtomicU32 = AtomicU32::new(0);
 static BOUND_MILLISECONDS: AtomicU64 = AtomicU64::new(0);
 
+// Miri has neither timers nor signals.
+#[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
 
 /// Runs before `main`.
+#[cfg(not(miri))]
 extern "C" fn start() {
     watch(bound());
 }

@@ -19,6 +19,10 @@ pub enum Work {
     Items(usize),
     /// Buckets of a table that are visited.
     Buckets(usize),
+    /// Lines of statistics, most of which are sums over all threads.
+    Statistics(usize),
+    /// Certificates and other files that are read again.
+    Reload,
     /// A wait for readers.
     GracePeriod,
     /// A wait for threads that have taken blocks, a millisecond at most.
@@ -35,6 +39,8 @@ impl Work {
             Work::Bytes(bytes) => bytes as u64 / 8,
             Work::Items(items) => 100 * items as u64,
             Work::Buckets(buckets) => 100 * buckets as u64,
+            Work::Statistics(lines) => 300 * lines as u64,
+            Work::Reload => 500_000,
             Work::GracePeriod => 50_000,
             Work::ShortWait => 1_000_000,
             Work::Swept(items) => 250 * items as u64,

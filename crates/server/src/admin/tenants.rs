@@ -23,13 +23,12 @@ impl TenantUse {
     /// no tenants.
     pub(super) fn all(panel: &Panel) -> Vec<TenantUse> {
         let mut all = Vec::new();
-        let connections = panel.shared.connections.by_tenant();
         panel.shared.each_tenant(|tenant| {
             all.push(TenantUse {
                 name: tenant.name.clone(),
                 usage: tenant.cache.usage(),
                 totals: tenant.counters.since_start(),
-                connections: connections.get(&tenant.name).copied().unwrap_or_default(),
+                connections: panel.shared.connections_of(tenant),
                 sizing: tenant.cache.sizing(),
             });
         });

@@ -8,6 +8,7 @@ use super::{Dump, Executor, Outcome, Session, Transport};
 use crate::observability::log;
 use crate::options::MAX_MEBIBYTES;
 use relativist_memcache::{Admin, Words, number, reply};
+use relativist_store::work::{self, Work};
 
 /// The smallest memory limit that a client may set, in MiB.
 const MIN_MEMORY: u64 = 8;
@@ -57,6 +58,7 @@ impl Executor<'_> {
     }
 
     fn refresh_certificates(&self, out: &mut Vec<u8>) -> Outcome<'static> {
+        work::charge(Work::Reload);
         match self.shared.tls.as_ref().map(|tls| tls.refresh(&self.shared.log)) {
             None => out.extend_from_slice(reply::ERROR),
             Some(Ok(())) => out.extend_from_slice(reply::OK),

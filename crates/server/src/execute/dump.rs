@@ -6,12 +6,13 @@
 use super::CLASS;
 use super::outcome::Format;
 use super::report::Report;
-use super::{Dump, Executor, Outcome};
+use super::{Dump, Executor, Outcome, Session};
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::{encode_key, encode_percent, reply};
 use relativist_store::work::{self, Work};
 use relativist_store::{Hit, Marks};
 use std::io::Write as _;
+use std::sync::Arc;
 
 /// The width of a step in the histogram of item sizes, in bytes.
 const SIZE_STEP: usize = 32;
@@ -43,11 +44,13 @@ impl Executor<'_> {
     fn dump_some(&self, dump: &mut Dump, cursor: u64, out: &mut Vec<u8>) -> Option<u64> {
         let cache = &self.tenant.cache;
         match &mut dump.format {
-            Format::Connections(sessions) => {
-                let some = sessions.drain(..sessions.len().min(PRINTED_AT_ONCE));
-                work::charge(Work::Items(some.len()));
-                some.for_each(|session| self.connection(&session, &mut Report::new(out, dump.request)));
-                (!sessions.is_empty()).then_some(cursor)
+            Format::Connections => {
+                work::charge(Work::Items(PRINTED_AT_ONCE));
+                let (sessions, next) = self.shared.connections.some(cursor as usize, PRINTED_AT_ONCE);
+                let is_own = |session: &&Arc<Session>| session.tenant_name() == self.tenant.name;
+                let report = &mut Report::new(out, dump.request);
+                sessions.iter().filter(is_own).for_each(|session| self.connection(session, report));
+                next.map(|next| next as u64)
             }
             Format::Prefixes(last) => {
                 work::charge(Work::Items(PRINTED_AT_ONCE));

@@ -1,6 +1,5 @@
 //! How an execution ended, and the commands that have paused.
 
-use super::session::Session;
 use super::survey::{Surveys, Ticket};
 use super::watch::Subscription;
 use relativist_memcache::binary::Header;
@@ -76,8 +75,8 @@ pub(super) enum Format {
     Table(Ticket),
     /// Where the memory goes, from this survey.
     Memory(Ticket),
-    /// The states of these connections.
-    Connections(Vec<Arc<Session>>),
+    /// The states of the tenant's connections.
+    Connections,
     /// The counts of each prefix, and the last prefix printed.
     Prefixes(Option<Box<[u8]>>),
 }
@@ -107,8 +106,8 @@ impl Dump {
         Dump { format: Format::Memory(surveys.memory.ask()), cursor: Some(0), request: None }
     }
 
-    pub(super) fn connections(sessions: Vec<Arc<Session>>) -> Dump {
-        Dump { format: Format::Connections(sessions), cursor: Some(0), request: None }
+    pub(super) fn connections() -> Dump {
+        Dump { format: Format::Connections, cursor: Some(0), request: None }
     }
 
     pub(super) fn prefixes() -> Dump {

@@ -2,6 +2,7 @@
 
 use relativist_memcache::binary::{self, Header, Status};
 use relativist_memcache::reply;
+use relativist_store::work::{self, Work};
 use std::fmt::Display;
 
 /// The destination of statistics.
@@ -19,6 +20,7 @@ impl<'o> Report<'o> {
 
     /// Adds a statistic.
     pub(super) fn stat(&mut self, name: impl Display, value: impl Display) {
+        work::charge(Work::Statistics(1));
         match &self.request {
             None => reply::stat(self.out, name, value),
             Some(header) => {

@@ -3,7 +3,6 @@
 use super::tenant::Tenant;
 use crate::security::auth::{Credentials, Users};
 use slab::Slab;
-use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -127,9 +126,19 @@ impl Session {
         self.tenant.get()
     }
 
+    /// The name of that tenant, or of the users without one.
+    pub(super) fn tenant_name(&self) -> &str {
+        self.tenant().map_or("", |tenant| &tenant.name)
+    }
+
     /// Sets the tenant of the user that logs in. Returns false if it was another one.
     pub(super) fn enter(&self, tenant: Arc<Tenant>) -> bool {
-        Arc::ptr_eq(self.tenant.get_or_init(|| Arc::clone(&tenant)), &tenant)
+        let entered = self.tenant.get_or_init(|| {
+            // Relaxed: a count.
+            tenant.connections.fetch_add(1, Ordering::Relaxed);
+            Arc::clone(&tenant)
+        });
+        Arc::ptr_eq(entered, &tenant)
     }
 
     /// Notes with which credentials the client logs in. Returns false if it has logged in before as
@@ -191,6 +200,15 @@ impl Session {
     pub fn silence(&self, now: u32) -> u32 {
         // Relaxed: no other data depends on it.
         now.saturating_sub(self.heard.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(tenant) = self.tenant() {
+            // Relaxed: a count.
+            tenant.connections.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -264,18 +282,17 @@ impl SessionRegistry {
         self.revocations.load(Ordering::Relaxed)
     }
 
-    /// How many connections each tenant has, by its name. That of the users without a tenant is
-    /// empty. A client belongs to them until it has logged in.
-    pub(crate) fn by_tenant(&self) -> HashMap<String, usize> {
-        let mut counts = HashMap::new();
-        for (_, session) in lock(&self.sessions).iter() {
-            let name = session.tenant().map_or("", |tenant| &tenant.name);
-            match counts.get_mut(name) {
-                Some(count) => *count += 1,
-                None => _ = counts.insert(name.to_owned(), 1),
-            }
-        }
-        counts
+    /// The number of sessions on the list.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.sessions).len()
+    }
+
+    /// The sessions at `most` places of the list, from `first` on, and the next place if there are
+    /// more. Other threads wait meanwhile.
+    pub(super) fn some(&self, first: usize, most: usize) -> (Vec<Arc<Session>>, Option<usize>) {
+        let (sessions, next) = (lock(&self.sessions), first + most);
+        let some = (first..next).filter_map(|place| sessions.get(place).cloned()).collect();
+        (some, (next < sessions.capacity()).then_some(next))
     }
 
     /// All sessions on the list.

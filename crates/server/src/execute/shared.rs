@@ -18,6 +18,7 @@ use crate::snapshot::record::SnapshotRecord;
 use relativist_memcache::Limits;
 use relativist_store::{Cache, Ticker, Usage};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// What all threads of a server share.
 pub struct SharedState {
@@ -80,6 +81,17 @@ impl SharedState {
     pub(crate) fn each_tenant(&self, mut visit: impl FnMut(&Tenant)) {
         visit(&self.common);
         self.tenants.all().iter().for_each(|tenant| visit(tenant));
+    }
+
+    /// The number of open connections of a tenant. A client belongs to the users without a tenant
+    /// until it has logged in.
+    pub(crate) fn connections_of(&self, tenant: &Tenant) -> usize {
+        // Relaxed: a count.
+        let count = |tenant: &Tenant| tenant.connections.load(Ordering::Relaxed);
+        if !tenant.name.is_empty() {
+            return count(tenant);
+        }
+        self.connections.len().saturating_sub(self.tenants.all().iter().map(|tenant| count(tenant)).sum())
     }
 
     /// Logs storms on single keys that have begun.

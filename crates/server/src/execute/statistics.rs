@@ -19,9 +19,12 @@ use nix::sys::time::TimeVal;
 use relativist_memcache::binary::Header;
 use relativist_memcache::{Words, number, reply};
 use relativist_rcu::contention::{self, Counts};
+use relativist_store::work::{self, Work};
 use relativist_store::{MemoryUse, SweepStats, TableStats, Usage};
 use std::fmt::Display;
-use std::sync::Arc;
+
+/// The keys that a list of the most used ones is made from, about.
+const MERGED_KEYS: usize = 500;
 
 /// The page size of memcached, the unit of `stats slabs`.
 const PAGE: usize = 1 << 20;
@@ -64,19 +67,12 @@ impl Executor<'_> {
         let dump = match name {
             b"conns" => {
                 self.listeners(&mut Report::new(out, request));
-                Dump::connections(self.sessions())
+                Dump::connections()
             }
             b"memory" => Dump::memory(&self.tenant.surveys),
             _ => Dump::table(&self.tenant.surveys),
         };
         self.dump(Box::new(dump.replying_to(request)), out)
-    }
-
-    /// The sessions of the users of this tenant.
-    fn sessions(&self) -> Vec<Arc<Session>> {
-        let mut sessions = self.shared.connections.sessions();
-        sessions.retain(|session| session.tenant().map_or("", |tenant| &tenant.name) == self.tenant.name);
-        sessions
     }
 
     /// Reports a short group of statistics, without the end of the list. False if there is no such
@@ -207,7 +203,7 @@ impl Executor<'_> {
             reserved_fds: crate::process::resources::descriptors_of_our_own(shared.options.threads),
         }
         if !shared.tenants.is_empty() {
-            report.stat("tenant_connections", self.sessions().len());
+            report.stat("tenant_connections", shared.connections_of(self.tenant));
         }
     }
 
@@ -436,6 +432,7 @@ impl Executor<'_> {
     fn hot_keys(&self, report: &mut Report<'_>) {
         report.stat("hot_keys", self.shared.options.hot_keys.name());
         for kind in Kind::ALL {
+            work::charge(Work::Items(MERGED_KEYS));
             let Some(hot) = self.tenant.counters.hot_keys(kind, self.shared.started, self.now()) else { return };
             let name = kind.name();
             report.stat(format_args!("{name}:seconds"), hot.seconds);

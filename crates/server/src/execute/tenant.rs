@@ -10,6 +10,7 @@ use crate::security::auth::TenantLine;
 use crate::tenants::{Caches, Plan, empty_cache};
 use relativist_store::{Cache, Clock, SweepStats, Usage};
 use std::fmt;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The delimiter of prefixes if there is no `-D`.
@@ -35,6 +36,8 @@ pub struct Tenant {
     pub prefixes: Prefixes,
     /// Surveys of the items.
     pub surveys: Surveys,
+    /// The open connections of its users, if they belong to a tenant.
+    pub(super) connections: AtomicUsize,
 }
 
 impl fmt::Debug for Tenant {
@@ -65,6 +68,7 @@ impl Tenant {
             watch,
             prefixes: Prefixes::new(delimiter, options.delimiter.is_some(), prefixes),
             surveys: Surveys::default(),
+            connections: AtomicUsize::new(0),
         }
     }
 

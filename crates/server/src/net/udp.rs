@@ -6,7 +6,7 @@
 //! necessary.
 
 use super::listener::{open_each, prepare, resolve};
-use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, Transport, trace};
+use crate::execute::{Executor, Extent, Login, Outcome, Replies, Session, SharedState, TURN, Transport, trace};
 use crate::observability::log::Level;
 use crate::observability::stats::Counters;
 use crate::options::Address;
@@ -38,6 +38,11 @@ const OUTPUT_LIMIT: usize = 1 << 20;
 /// Maximum number of datagrams received from one socket before the thread checks the other sockets,
 /// and whether to stop.
 const RECEIVED_IN_A_ROW: usize = 64;
+
+/// The [work] after which the thread ignores the rest of a datagram.
+///
+/// [work]: relativist_store::work
+const MAX_WORK: u64 = 5 * TURN;
 
 const EVENTS: usize = 16;
 const WAKER: Token = Token(usize::MAX);
@@ -182,6 +187,7 @@ impl UdpServer {
     /// The replies to all `requests`.
     fn replies_to(&self, session: &Session, requests: &[u8]) -> Vec<u8> {
         let executor = Executor::new(&self.shared, &self.counters, OUTPUT_LIMIT).copying();
+        executor.charge(0, requests.len());
         let mut out = Replies::default();
         let is_whole = match requests.first().map(|first| Protocol::of_first_byte(*first)) {
             None => true,
@@ -234,6 +240,10 @@ fn execute_text(executor: &Executor<'_>, session: &Session, mut requests: &[u8],
             return false;
         }
         requests = &requests[consumed..];
+        executor.charge(1, 0);
+        if executor.work_done() > MAX_WORK {
+            return true;
+        }
     }
 }
 
@@ -294,5 +304,9 @@ fn execute_binary(executor: &Executor<'_>, session: &Session, mut requests: &[u8
             return false;
         }
         requests = &requests[consumed..];
+        executor.charge(1, 0);
+        if executor.work_done() > MAX_WORK {
+            return true;
+        }
     }
 }

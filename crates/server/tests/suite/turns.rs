@@ -1,8 +1,9 @@
 //! What the turn of a client may take of the time of others, counted in work, not in time.
 
 use crate::admin::metrics;
-use crate::harness::{Io, on_each_backend, stat};
+use crate::harness::{Io, Running, on_each_backend, stat};
 use relativist_testing::patience;
+use std::net::UdpSocket;
 use std::time::Instant;
 
 on_each_backend! {
@@ -11,6 +12,7 @@ on_each_backend! {
     a_full_cache_without_eviction_refuses_a_large_value_at_once
     long_requests_are_counted_also_if_nobody_else_waits
     who_leaves_a_long_command_frees_the_connection
+    statistics_are_work
 }
 
 /// In seconds: 200 us, and one step: a copy of the value, and the sweep of the blocks that make
@@ -104,6 +106,44 @@ fn long_requests_are_counted_also_if_nobody_else_waits(io: Io) {
     let longest = metrics(&server)["longest_turn_seconds"];
     // The store is 50 us, another command 25. Without the rule a turn takes 200 us.
     assert!(longest < 0.000_1, "{longest}");
+}
+
+/// A datagram of some KiB takes the thread of all datagrams for a bounded time.
+#[test]
+fn the_rest_of_a_datagram_is_ignored_after_much_work() {
+    let server = Running::start("-t 1 -U -1");
+    let mut client = server.connect();
+    client.ask(format!("set k 0 0 500000\r\n{}\r\n", "x".repeat(500_000)), "STORED\r\n");
+    client.send("stats conns\r\n");
+    let conns = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let (_, address) = conns.split_once("udp:").expect("the socket");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(patience())).unwrap();
+    for requests in [&"append k 0 0 1 noreply\r\nx\r\n".repeat(1_000), "mn\r\n"] {
+        socket
+            .send_to(&[b"\0\0\0\0\0\x01\0\0", requests.as_bytes()].concat(), address.lines().next().unwrap())
+            .unwrap();
+    }
+    // Only the second one has a reply.
+    socket.recv(&mut [0; 100]).unwrap();
+    client.send("mg k s\r\n");
+    let reply = String::from_utf8(client.read_until(b"\r\n")).unwrap();
+    let appended = reply.trim().strip_prefix("HD s").unwrap().parse::<usize>().unwrap() - 500_000;
+    assert!((1..100).contains(&appended), "{appended}");
+}
+
+/// Each of these costs much more than a lookup, so few of them fit into a turn.
+fn statistics_are_work(io: Io) {
+    for name in ["", " settings", " hotkeys", " sizing", " conns"] {
+        let server = io.start("-t 1 -R 1000 --admin 0");
+        let mut clients: Vec<_> = (0..20).map(|_| server.connect()).collect();
+        clients.iter_mut().for_each(|client| client.ask("mn\r\n", "MN\r\n"));
+        let client = &mut clients[0];
+        client.send(format!("{}mn\r\n", format!("stats{name}\r\n").repeat(100)));
+        client.read_until(b"MN\r\n");
+        let longest = metrics(&server)["longest_turn_seconds"];
+        assert!(longest > 0.000_15 && longest < MAX_TURN, "stats{name}: {longest}");
+    }
 }
 
 /// The rest of the commands of a client that has left is not executed.

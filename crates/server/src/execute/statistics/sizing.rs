@@ -4,10 +4,15 @@ use super::super::Executor;
 use super::super::report::Report;
 use relativist_store::Ages;
 use relativist_store::sizing::{self, FACTORS};
+use relativist_store::work::{self, Work};
 use std::fmt::Display;
+
+/// The counts that the estimates are made from, about.
+const ESTIMATED: usize = 200;
 
 impl Executor<'_> {
     pub(super) fn sizing(&self, report: &mut Report<'_>) {
+        work::charge(Work::Items(ESTIMATED));
         match self.tenant.cache.sizing() {
             None => report.stat("sizing", "off"),
             Some(estimates) => {

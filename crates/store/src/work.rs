@@ -19,8 +19,8 @@ pub enum Work {
     Items(usize),
     /// Buckets of a table that are visited.
     Buckets(usize),
-    /// Lines of statistics, most of which are sums over all threads.
-    Statistics(usize),
+    /// Lines of statistics, most of which are sums over all threads, and of dumps with many numbers.
+    Lines(usize),
     /// Certificates and other files that are read again.
     Reload,
     /// A wait for readers.
@@ -39,7 +39,7 @@ impl Work {
             Work::Bytes(bytes) => bytes as u64 / 8,
             Work::Items(items) => 100 * items as u64,
             Work::Buckets(buckets) => 100 * buckets as u64,
-            Work::Statistics(lines) => 300 * lines as u64,
+            Work::Lines(lines) => 300 * lines as u64,
             Work::Reload => 500_000,
             Work::GracePeriod => 50_000,
             Work::ShortWait => 1_000_000,

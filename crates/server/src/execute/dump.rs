@@ -111,6 +111,7 @@ impl Executor<'_> {
     fn dump_item(&self, format: &mut Format, hit: &Hit<'_>, out: &mut Vec<u8>) {
         match format {
             Format::Meta => {
+                work::charge(Work::Lines(1));
                 let end = hit.ttl().map_or(-1, |ttl| i64::from(hit.now) + i64::from(ttl));
                 let accessed = hit.now.saturating_sub(hit.idle);
                 let fetched = if hit.marks.has(Marks::FETCHED) { "yes" } else { "no" };

@@ -20,7 +20,7 @@ impl<'o> Report<'o> {
 
     /// Adds a statistic.
     pub(super) fn stat(&mut self, name: impl Display, value: impl Display) {
-        work::charge(Work::Statistics(1));
+        work::charge(Work::Lines(1));
         match &self.request {
             None => reply::stat(self.out, name, value),
             Some(header) => {

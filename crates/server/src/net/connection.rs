@@ -47,8 +47,8 @@ pub(super) struct Connection {
     key: usize,
     /// Whether it is in the worker's queue.
     pub(super) is_queued: bool,
-    /// Whether its last turn ended within a command that takes long. Then all such connections of a
-    /// worker share their turns.
+    /// Whether its last turn ended within a command that takes long, or it has had no turn yet. All
+    /// such connections of a worker share their turns.
     pub(super) takes_long: bool,
     pub(super) session: Arc<Session>,
     /// The tenant of the session, while it is not in use for a turn.
@@ -150,7 +150,7 @@ impl Connection {
             _permit: permit,
             key,
             is_queued: false,
-            takes_long: false,
+            takes_long: true,
             session,
             tenant: None,
             counted: BufferBytes::default(),
@@ -228,8 +228,8 @@ impl Connection {
         pool: &mut Pool,
         max_requests: u32,
     ) -> io::Result<NextState> {
-        // Nothing is received meanwhile, and a survey sends nothing before its end.
-        if matches!(self.phase, Phase::Paused) && backend.has_hung_up(self.key) {
+        // Nothing is received within a command, and a survey sends nothing before its end.
+        if (self.takes_long || matches!(self.phase, Phase::Paused)) && backend.has_hung_up(self.key) {
             return Ok(NextState::End(Ending::Normal));
         }
         if !self.send(backend, pool)? {

@@ -49,6 +49,10 @@ const MAX_DELIVERED: usize = 64 << 10;
 /// delivers again.
 const READS_AFTER_FLOOD: u8 = 16;
 
+/// The reads by system calls at the beginning: what new clients send is received in their turns, so
+/// that thousands of them do not delay the others.
+const FIRST_READS: u8 = 1;
+
 /// The largest piece sent by one operation.
 const MAX_SEND: usize = 1 << 30;
 
@@ -226,7 +230,7 @@ impl Backend for Uring {
             message: None,
             is_sending: false,
             reception: Reception::Idle,
-            reads_left: 0,
+            reads_left: FIRST_READS,
             in_flight: 0,
             incoming: Incoming::Open,
             moved: (0, 0),

@@ -38,6 +38,9 @@ const HANDSHAKE_LIMIT: u32 = 30;
 /// before the worker checks for new connections and the waker. `-R` may raise it.
 const MAX_REQUESTS_ALONE: u32 = 1024;
 
+/// Maximum number of accepted connections that a worker takes over before it serves others.
+const MAX_ADMITTED: usize = 64;
+
 /// The maximum [work] that the connections within long commands have in one iteration of the loop:
 /// about a millisecond.
 const MAX_LONG_TURNS: u64 = 5 * TURN;
@@ -70,7 +73,8 @@ pub(crate) struct WorkerHandle {
 #[derive(Default)]
 struct Turns {
     queue: VecDeque<usize>,
-    /// Those within a command that takes long.
+    /// Those within a command that takes long. New ones are among them, because each of thousands
+    /// may send such a command.
     long: VecDeque<usize>,
 }
 
@@ -291,7 +295,7 @@ impl<B: Backend> Worker<B> {
             for event in events.drain(..) {
                 match event {
                     Event::Woken => {
-                        if !self.admit_accepted() {
+                        if !self.admit_some() {
                             return self.flush_watchers();
                         }
                         self.wake_watchers();
@@ -335,15 +339,18 @@ impl<B: Backend> Worker<B> {
         self.backend.wait(Some(Duration::ZERO), &mut self.pool, &mut Vec::new())
     }
 
-    /// Takes over accepted connections. Returns false when there will be no more.
-    fn admit_accepted(&mut self) -> bool {
-        loop {
+    /// Takes over some accepted connections. Returns false when there will be no more.
+    fn admit_some(&mut self) -> bool {
+        for _ in 0..MAX_ADMITTED {
             match self.inbox.try_recv() {
                 Ok(accepted) => self.admit(accepted),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
+        // There may be more. A worker that cannot be woken is gone.
+        drop(self.backend.waker().wake());
+        true
     }
 
     /// Takes over a connection. If the kernel cannot watch it, for example for lack of memory, the

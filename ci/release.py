@@ -43,7 +43,7 @@ API_COMPILER = "1.95.0"
 # What `cargo metadata` lists although a crate does not use it. Optional dependencies of toml,
 # because a feature in use mentions them ("indexmap?/std"). And what nix uses for sockets, because
 # it unites the features that all crates of the workspace ask for.
-UNUSED = {"indexmap", "hashbrown", "toml_writer", "memoffset", "autocfg"}
+UNUSED = {"indexmap", "equivalent", "hashbrown", "toml_writer", "memoffset", "autocfg"}
 
 WORK = TARGET / "publish"
 CLONE, FILES, BUILD = WORK / "source", WORK / "files", WORK / "build"

@@ -77,7 +77,7 @@ pub fn is_wanted() -> bool {
 pub fn handle_signals(after: &'static str) -> Result<()> {
     let note = move |signal| {
         if SIGNAL.swap(signal, Relaxed) != 0 {
-            std::process::exit(status_after(signal));
+            end_at_once(status_after(signal));
         }
         // The terminal may be gone, so a failure to write is ignored.
         let message = format!("interrupted; the report follows after {after}; a second signal ends the run at once");
@@ -91,6 +91,17 @@ fn watch(mut note: impl FnMut(i32) + Send + 'static) -> Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, signal_hook::consts::SIGTERM])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || signals.forever().for_each(&mut note))?;
     Ok(())
+}
+
+/// Ends the process without cleaning up: other threads still run, and might hold a lock.
+#[cfg(unix)]
+fn end_at_once(status: i32) -> ! {
+    signal_hook::low_level::exit(status)
+}
+
+#[cfg(not(unix))]
+fn end_at_once(status: i32) -> ! {
+    std::process::exit(status)
 }
 
 #[cfg(not(unix))]

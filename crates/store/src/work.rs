@@ -19,7 +19,7 @@ pub enum Work {
     Items(usize),
     /// Buckets of a table that are visited.
     Buckets(usize),
-    /// Lines of statistics, most of which are sums over all threads, and of dumps with many numbers.
+    /// Lines of statistics, most of which are sums over all threads, and of dumps with numbers.
     Lines(usize),
     /// Certificates and other files that are read again.
     Reload,

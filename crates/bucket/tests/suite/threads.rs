@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Instant;
 
 use relativist_bucket::{Boxed, Hash, Holds, Inline, Keys, Private, Relocatable, Table};
 use relativist_testing::{ROUNDS, assert_meet};
-use std::time::Instant;
 
 use crate::scene::{Chosen, Entry, Random};
 

@@ -171,7 +171,12 @@ impl BlockPool {
         self.mapped
     }
 
+    /// Notes the bytes of the table. While the limit is being lowered, a resize of the table, which
+    /// takes the place of many blocks at once, puts it off: no store could evict as many.
     pub(crate) fn set_table(&mut self, bytes: usize) {
+        if self.limit > self.target {
+            self.limit += bytes.saturating_sub(self.table);
+        }
         self.table = bytes;
     }
 

@@ -8,6 +8,7 @@ with memcached beside them for the commands that it has, and fails if the 99th p
 import contextlib
 import multiprocessing
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,7 +20,8 @@ CLIENTS = 20
 PERIOD = 0.000_6
 NUMBER = b"5" + b" " * 1_000_000
 LARGE = 6 << 20
-# Name, requests, and whether memcached has them. A number is stored under the key `number`.
+# Name, requests, and whether memcached has them. A number is stored under the key `number`. Requests
+# in a tuple are sent once for each connection, which is then reset.
 KINDS = [
     ("nothing", b"mn\r\n", False),
     ("incr of 1 MB", b"incr number 1 noreply\r\n" * 500 + b"mn\r\n", True),
@@ -33,7 +35,11 @@ KINDS = [
     ("stats sizes", b"stats sizes\r\nmn\r\n", False),
     ("stats table", b"stats table\r\nmn\r\n", False),
     ("stats memory", b"stats memory\r\nmn\r\n", False),
+    ("stats", b"stats\r\n" * 200 + b"mn\r\n", True),
+    ("stats hotkeys", b"stats hotkeys\r\n" * 200 + b"mn\r\n", False),
     ("abandoned stats memory", None, False),
+    ("metadump, reset", (b"lru_crawler metadump all\r\n",), True),
+    ("half a value, reset", (b"set large 0 0 900000\r\n" + b"x" * 450_000,), True),
     ("announced large values", b"set large 0 0 %d\r\n" % LARGE + b"x" * 100, True),
 ]
 
@@ -107,6 +113,13 @@ def attack(port, requests, end):
 def attack_by_one(port, requests, end):
     # A server may close hostile clients.
     with contextlib.suppress(OSError, SystemExit):
+        while isinstance(requests, tuple) and time.monotonic() < end:
+            with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.sendall(requests[0])
+            time.sleep(0.02)
+        if isinstance(requests, tuple):
+            return
         if requests is None or not requests.endswith(b"mn\r\n"):
             while time.monotonic() < end:
                 with socket.create_connection(("127.0.0.1", port), PATIENCE) as client:

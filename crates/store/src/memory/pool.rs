@@ -61,6 +61,8 @@ pub(crate) struct BlockPool {
     limit: usize,
     /// The limit that was set. It is lower than `limit` while the cache shrinks.
     target: usize,
+    /// The limit before that one was set, which is not exceeded on the way.
+    earlier_limit: usize,
     /// The bytes of blocks and table when a block found no addresses. Until blocks are given back,
     /// no more can be used, whatever the limit.
     reachable: usize,
@@ -155,6 +157,7 @@ impl BlockPool {
             table: 0,
             limit,
             target: limit,
+            earlier_limit: limit,
             reachable: usize::MAX,
             reservation: None,
             aside: Aside::default(),
@@ -175,7 +178,8 @@ impl BlockPool {
     /// takes the place of many blocks at once, puts it off: no store could evict as many.
     pub(crate) fn set_table(&mut self, bytes: usize) {
         if self.limit > self.target {
-            self.limit += bytes.saturating_sub(self.table);
+            let put_off = self.limit + bytes.saturating_sub(self.table);
+            self.limit = put_off.min(self.earlier_limit.max(self.limit));
         }
         self.table = bytes;
     }
@@ -193,6 +197,7 @@ impl BlockPool {
     /// [`lower_limit`](Self::lower_limit).
     pub(crate) fn set_limit(&mut self, limit: usize) {
         self.target = limit;
+        self.earlier_limit = self.limit;
         self.limit = limit.max(self.limit.min(self.taken()));
         self.reachable = usize::MAX;
         self.refusal = None;
@@ -641,6 +646,25 @@ mod tests {
     use super::*;
     use crate::memory::address_space::{AddressSpace, SLOT};
     use crate::memory::arena::unmap;
+
+    /// A table that is resized puts a lower limit off, but never above the one before.
+    #[test]
+    fn a_resize_of_the_table_puts_a_lower_limit_off() {
+        const MIB: usize = 1 << 20;
+        let mut pool = BlockPool::new(SLOT, 200 * MIB).unwrap();
+        pool.set_table(100 * MIB);
+        assert_eq!(pool.limit(), 200 * MIB);
+        pool.set_limit(10 * MIB);
+        assert_eq!(pool.limit(), 100 * MIB);
+        pool.set_table(150 * MIB);
+        pool.set_table(50 * MIB);
+        assert_eq!(pool.limit(), 150 * MIB);
+        pool.set_table(500 * MIB);
+        assert_eq!(pool.limit(), 200 * MIB);
+        assert!(pool.lower_limit(usize::MAX, 0));
+        pool.set_table(700 * MIB);
+        assert_eq!(pool.limit(), 10 * MIB);
+    }
 
     /// Addresses of blocks of one kind serve for blocks of the other, and what can be used shrinks
     /// while there are none.

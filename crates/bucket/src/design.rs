@@ -48,6 +48,11 @@
 //!   loaded its old word finds the entries of that time, and overlaps with all later updates.
 //! * The old array stays allocated until the readers have left that may have loaded it.
 //!
+//! Inline entries may have locks of their own ([`Keys`](crate::Keys)). Whoever holds one may change
+//! the entry, and leaves its read section, so the entry must stay where it is. A thread that moves
+//! a bucket first closes all its entries: it takes their locks, without waiting. If one is locked,
+//! it opens the others again, and the bucket stays for now.
+//!
 //! # Clearing
 //!
 //! `clear` publishes an empty array in one step. An update that has loaded the old array may go on
@@ -115,6 +120,8 @@
 //!   that may have found them, by a thread that uses the table or by the one that drops it. A
 //!   section of the domain delays nothing else, and no reader of the process delays the table. If a
 //!   section or the table is leaked, nothing is dropped early.
+//! * **B13** An inline entry that is locked stays at its address. No thread waits for it in order to
+//!   move it. What a thread has changed under the lock is in the copy.
 //!
 //! `tests/loom` has models of these, and `tests/mutations.txt` names a test that fails for each
 //! step that can be left out or done in another order.

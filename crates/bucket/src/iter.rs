@@ -5,7 +5,7 @@ use std::iter::FusedIterator;
 use std::ops::Range;
 
 use crate::array::{Array, Segment};
-use crate::form::{Boxed, Expected, Form};
+use crate::form::{Expected, Form};
 use crate::table::{Keys, Section, find_in};
 use crate::word::{Hash, Slots, Word};
 
@@ -47,12 +47,13 @@ impl<E, F: Form> Section<'_, E, F> {
     }
 }
 
-impl<E> Section<'_, E, Boxed> {
+impl<E, F: Form> Section<'_, E, F> {
     /// Calls `visit` with each entry whose hash is in `range` and in the bucket of its lowest hash.
     /// Returns the last hash of that bucket, or of the range.
     ///
     /// Whoever goes through all hashes like this, in one section or in many, finds each entry that
-    /// is in the table throughout exactly once, because its hash stays.
+    /// is in the table throughout exactly once, because its hash stays. (Inline entries that are
+    /// replaced meanwhile may be found twice.)
     pub fn visit_bucket(&self, range: HashRange, keys: &impl Keys<E>, mut visit: impl FnMut(&E)) -> Hash {
         let (array, first, word) = self.bucket_now(range.0);
         let bucket = array.bucket_of(range.0);
@@ -63,7 +64,7 @@ impl<E> Section<'_, E, Boxed> {
         for (segment, word) in first.chain(word) {
             for slot in word.live() {
                 // SAFETY: the word was loaded in this section, as long as which the entry lives.
-                let entry = unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
+                let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
                 let Some(entry) = entry else { continue };
                 let is_in_range = |hash| range.0 <= hash && hash <= range.1;
                 if is_whole || is_in_range(keys.hash(entry)) {
@@ -74,32 +75,27 @@ impl<E> Section<'_, E, Boxed> {
         last.min(range.1)
     }
 
-    /// Finds the entry at an address, if the table has it, and its hash is in the range.
-    pub fn find_at(&self, range: HashRange, address: usize, keys: &impl Keys<E>) -> Option<&E> {
+    /// Finds the entry that `is_it` accepts, in the buckets of a range of hashes.
+    pub fn find_in_range(&self, range: HashRange, mut is_it: impl FnMut(&E) -> bool) -> Option<&E> {
         let mut from = range.0;
         loop {
             let (array, first, word) = self.bucket_now(from);
-            let bucket = array.bucket_of(from);
-            // If the table has shrunk, the address may be that of a new entry with another hash.
-            let is_whole = range.0 <= array.first_hash(bucket) && array.last_hash(bucket) <= range.1;
             for (segment, word) in first.chain(word) {
                 for slot in word.live() {
-                    // SAFETY: the word was loaded in this section.
-                    let entry = unsafe { Boxed::get::<E>(segment.slot(slot), Expected::Any) };
-                    let Some(entry) = entry.filter(|entry| entry.addr().get() == address) else { continue };
-                    // SAFETY: it lives as long as the section.
-                    let entry = unsafe { entry.as_ref() };
-                    let is_in_range = |hash| range.0 <= hash && hash <= range.1;
-                    return (is_whole || is_in_range(keys.hash(entry))).then_some(entry);
+                    // SAFETY: as in `visit_bucket`.
+                    let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any).map(|entry| entry.as_ref()) };
+                    if let Some(entry) = entry.filter(|entry| is_it(entry)) {
+                        return Some(entry);
+                    }
                 }
             }
             // The bucket may have been split since.
-            from = array.last_hash(bucket).next().filter(|next| *next <= range.1)?;
+            from = array.last_hash(array.bucket_of(from)).next().filter(|next| *next <= range.1)?;
         }
     }
 
     /// Returns the bucket of a hash, where its entries are now.
-    fn bucket_now(&self, hash: Hash) -> (Array<'_, E, Boxed>, Segment<'_, E, Boxed>, Word) {
+    fn bucket_now(&self, hash: Hash) -> (Array<'_, E, F>, Segment<'_, E, F>, Word) {
         let mut array = self.array();
         loop {
             let first = array.bucket(hash);

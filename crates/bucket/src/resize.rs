@@ -19,6 +19,9 @@
 //! panics, the resize does not end, and lookups and updates stay right. The table cannot grow
 //! further, so operations take time in proportion to the entries per bucket.
 //!
+//! **Locks of entries.** Inline entries may have locks ([`Keys::close`]). A bucket moves when none
+//! of its entries is locked. As long as one is, the resize does not end, as above.
+//!
 //! **Several resizes.** The next one begins when the array of the last one is published. So a
 //! growth may begin while readers are in sections that saw earlier arrays. These arrays take less
 //! memory together than the present one. A shrink begins only when no earlier array is left.
@@ -141,36 +144,57 @@ impl<E, F: Form> Section<'_, E, F> {
     #[cold]
     fn help_in_turn<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) {
         if HELPED.with(|helped| is_turn(helped, INTERVAL)) || array.len() <= CHUNK {
-            self.move_chunk(array, next, keys);
+            // What stays is tried again.
+            _ = self.move_chunk(array, next, keys);
         }
     }
 
     /// Moves the next chunk of buckets. When each chunk was claimed by some thread, chunks are
-    /// claimed again: a thread may have failed, or may not run for long. Returns false if `Hash`
-    /// has panicked.
+    /// claimed again: a thread may have failed, or may not run for long. Fails if a bucket of the
+    /// chunk had to stay.
     #[inline(never)]
-    fn move_chunk<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) -> bool {
+    fn move_chunk<'g>(
+        &'g self,
+        array: Array<'g, E, F>,
+        next: Array<'g, E, F>,
+        keys: &impl Keys<E>,
+    ) -> Result<(), Stays> {
         let targets = array.len().min(next.len());
         let chunk = CHUNK.min(targets);
         let sources = array.len() / targets;
         let first = array.claim() % (targets / chunk) * chunk;
-        let (mut moved, mut has_failed) = (0, false);
+        let (mut moved, mut in_use, mut has_panicked) = (0, false, false);
         if next.len() > array.len() {
             let mut hashed = Hashed::default();
-            let mut split = |buckets| contain(|| moved += self.split(array, buckets, next, keys, &mut hashed));
+            let mut split = |buckets| {
+                contain(|| {
+                    let (count, is_used) = self.split(array, buckets, next, keys, &mut hashed);
+                    moved += count;
+                    in_use |= is_used;
+                })
+            };
             for start in (first..first + chunk).step_by(BATCH) {
                 let batch = start..(start + BATCH).min(first + chunk);
                 if !split(batch.clone()) {
                     // Moves those whose keys can be hashed.
-                    has_failed |= batch.map(|bucket| split(bucket..bucket + 1)).filter(|is_done| !is_done).count() > 0;
+                    has_panicked |=
+                        batch.map(|bucket| split(bucket..bucket + 1)).filter(|is_done| !is_done).count() > 0;
                 }
             }
         } else {
-            let merge = |bucket| self.merge(array, bucket * sources..(bucket + 1) * sources, next);
-            moved = (first..first + chunk).filter(|&bucket| merge(bucket)).count() * sources;
+            for bucket in first..first + chunk {
+                match self.merge(array, bucket * sources..(bucket + 1) * sources, next, keys) {
+                    Ok(is_moved) => moved += if is_moved { sources } else { 0 },
+                    Err(InUse) => in_use = true,
+                }
+            }
         }
         self.settle(array, first * sources..(first + chunk) * sources, next, moved);
-        !has_failed
+        match (has_panicked, in_use) {
+            (true, _) => Err(Stays::Unhashed),
+            (false, true) => Err(Stays::InUse),
+            (false, false) => Ok(()),
+        }
     }
 
     /// Wakes threads that wait for these buckets, of which `moved` have moved, and counts those.
@@ -200,8 +224,9 @@ impl<E, F: Form> Section<'_, E, F> {
         }
     }
 
-    /// Moves a batch of buckets to a larger array, and returns how many are still to be settled.
-    /// Others were moved by other threads. If `Hash` panics, all stay as they are.
+    /// Moves a batch of buckets to a larger array. Returns how many are still to be settled, and
+    /// whether one had to stay because of a locked entry. Others were moved by other threads. If
+    /// `Hash` panics, all stay as they are.
     ///
     /// The buckets are locked together, and then copied. Each lock waits until the stores before it
     /// are done, and copies to memory that is in no cache take long.
@@ -212,10 +237,10 @@ impl<E, F: Form> Section<'_, E, F> {
         next: Array<'g, E, F>,
         keys: &impl Keys<E>,
         hashed: &mut Hashed<E>,
-    ) -> usize {
+    ) -> (usize, bool) {
         let by_windows = array.moves_by_windows(next.bits());
         let added_bits = next.bits() - array.bits();
-        let mut moved = 0;
+        let (mut moved, mut in_use) = (0, false);
         loop {
             hashed.clear();
             for bucket in buckets.clone() {
@@ -223,20 +248,21 @@ impl<E, F: Form> Section<'_, E, F> {
                 if !by_windows {
                     hashed.hash_all(first, keys);
                 }
-                for part in 0..1 << added_bits {
-                    next.bucket_at(bucket << added_bits | part).prefetch_for_write();
-                }
+                (0..1 << added_bits).for_each(|part| next.bucket_at(bucket << added_bits | part).prefetch_for_write());
             }
             let mut locked: [Option<Locked<'g, E, F>>; BATCH] = [const { None }; BATCH];
             let mut has_changed = false;
             for (index, bucket) in buckets.clone().enumerate() {
                 let Some(source) = lock(array, array.bucket_at(bucket)) else { continue };
-                if by_windows || hashed.are_all_of(index, &source) {
+                let is_hashed = by_windows || hashed.are_all_of(index, &source);
+                let is_closed = is_hashed && source.close(keys).is_ok();
+                if is_closed {
                     locked[index] = Some(source);
                 } else {
-                    has_changed = true;
                     source.unlock();
                 }
+                has_changed |= !is_hashed;
+                in_use |= is_hashed && !is_closed;
             }
             for (index, (source, bucket)) in locked.iter().zip(buckets.clone()).enumerate() {
                 let Some(source) = source else { continue };
@@ -261,7 +287,7 @@ impl<E, F: Form> Section<'_, E, F> {
                     };
                     // SAFETY: no other thread can find the bucket before the mark; the slot is
                     // live.
-                    unsafe { targets[part].add(from, tag, window) };
+                    unsafe { targets[part].add(from, tag, window, keys) };
                 });
                 targets[..parts].iter().for_each(Target::finish);
             }
@@ -275,33 +301,49 @@ impl<E, F: Form> Section<'_, E, F> {
                 self.settle(array, buckets.clone(), next, std::mem::take(&mut moved));
             }
             if !has_changed {
-                return moved;
+                return (moved, in_use);
             }
         }
     }
 
     /// Moves several buckets to one of a smaller array. Returns false if another thread has moved
-    /// them. Threads that hold several locks take them in this order, and no thread that holds one
-    /// waits for an earlier one.
-    fn merge<'g>(&'g self, array: Array<'g, E, F>, sources: Range<usize>, next: Array<'g, E, F>) -> bool {
+    /// them, and an error if an entry is locked. Threads that hold several locks take them in this
+    /// order, and no thread that holds one waits for an earlier one.
+    fn merge<'g>(
+        &'g self,
+        array: Array<'g, E, F>,
+        sources: Range<usize>,
+        next: Array<'g, E, F>,
+        keys: &impl Keys<E>,
+    ) -> Result<bool, InUse> {
         let mut target = Target::new(next.bucket_at(sources.start / sources.len()));
         let mut locked: [Option<Locked<'g, E, F>>; 1 << MAX_STEP] = [const { None }; 1 << MAX_STEP];
-        for (place, source) in locked.iter_mut().zip(sources) {
-            *place = lock(array, array.bucket_at(source));
-            let Some(source) = place else {
+        for (index, source) in sources.enumerate() {
+            let Some(source) = lock(array, array.bucket_at(source)) else {
                 // This is the first one, because all are marked under all locks.
-                return false;
+                return Ok(false);
             };
+            if source.close(keys).is_err() {
+                source.unlock();
+                for closed in locked.into_iter().flatten() {
+                    closed.reopen(keys, usize::MAX);
+                    closed.unlock();
+                }
+                return Err(InUse);
+            }
+            locked[index] = Some(source);
+        }
+        for source in locked.iter().flatten() {
             for_each_live(source.first, source.word, |segment, slot, tag| {
                 let from = segment.slot(slot);
                 // SAFETY: as in `split`.
-                unsafe { target.add(from, tag, F::window::<E>(from)) };
+                unsafe { target.add(from, tag, F::window::<E>(from), keys) };
             });
         }
         target.finish();
         // SAFETY: all live slots are copied.
         locked.iter().flatten().for_each(|source| unsafe { self.leave_behind(source) });
-        true
+        Ok(true)
     }
 
     /// Marks a bucket as moved, and so unlocks it. The caller wakes threads that wait for the lock.
@@ -352,20 +394,29 @@ impl<E, F: Form> Table<E, F> {
 
     /// Resizes by hand until the table has `wanted` bits, which is asked for again after each step,
     /// because entries come and go meanwhile. Waits for readers if the table has to shrink. Gives
-    /// up if `Hash` panics again and again.
+    /// up if `Hash` panics again and again, or an entry is locked.
     ///
     /// The caller is not in a read section of the domain, if the table may have to shrink.
     fn resize(&self, wanted: impl Fn(&Self, u32) -> u32, keys: &impl Keys<E>) -> Result<(), AllocError> {
+        /// The number of attempts at chunks that have to stay. Most locks are held for a moment.
+        const MAX_PANICS: u32 = 3;
+        const MAX_WAITS: u32 = if cfg!(relativist_loom) { 3 } else { 32 };
         let mut backoff = Backoff::new();
-        let mut failures = 0;
+        let (mut panics, mut waits) = (0, 0);
         loop {
             let section = self.enter();
             let array = section.array();
             if let Some(next) = array.next() {
-                failures += u32::from(!section.move_chunk(array, next, keys));
-                if failures == 3 {
-                    // The key of some entry cannot be hashed. All other buckets have moved by now,
-                    // or nearly so.
+                match section.move_chunk(array, next, keys) {
+                    Ok(()) => {}
+                    Err(Stays::Unhashed) => panics += 1,
+                    Err(Stays::InUse) => {
+                        waits += 1;
+                        backoff.wait();
+                    }
+                }
+                if panics == MAX_PANICS || waits == MAX_WAITS {
+                    // All other buckets have moved by now, or nearly so.
                     return Ok(());
                 }
                 if section.array() == array && array.is_claimed(array.len().min(next.len()).div_ceil(CHUNK)) {
@@ -410,6 +461,60 @@ impl<E, F: Form> Table<E, F> {
     pub fn shrink_to_fit(&self, keys: &impl Keys<E>) -> Result<(), AllocError> {
         self.resize(|table, bits| Self::bits_for(table.len()).min(bits), keys)
     }
+}
+
+/// An entry is locked, so its bucket stays where it is.
+struct InUse;
+
+/// Why a bucket stays where it is for now.
+enum Stays {
+    /// `Hash` has panicked.
+    Unhashed,
+    /// An entry is locked.
+    InUse,
+}
+
+impl<E, F: Form> Locked<'_, E, F> {
+    /// Closes all entries, if they have locks. Fails if one is locked: then none is closed.
+    fn close(&self, keys: &impl Keys<E>) -> Result<(), InUse> {
+        if F::BOXED || !has_locks(keys) {
+            return Ok(());
+        }
+        let (mut closed, mut in_use) = (0, false);
+        self.for_each_entry(|entry| {
+            in_use = in_use || !keys.close(entry);
+            closed += usize::from(!in_use);
+        });
+        if in_use {
+            self.reopen(keys, closed);
+            return Err(InUse);
+        }
+        Ok(())
+    }
+
+    /// Opens the first `count` entries again.
+    fn reopen(&self, keys: &impl Keys<E>, mut count: usize) {
+        self.for_each_entry(|entry| {
+            if count > 0 {
+                keys.reopen(entry);
+                count -= 1;
+            }
+        });
+    }
+
+    fn for_each_entry(&self, mut visit: impl FnMut(&E)) {
+        for_each_live(self.first, self.word, |segment, slot, _| {
+            // SAFETY: the slot is live, under the lock.
+            if let Some(entry) = unsafe { F::get::<E>(segment.slot(slot), Expected::Any) } {
+                // SAFETY: as above.
+                visit(unsafe { entry.as_ref() });
+            }
+        });
+    }
+}
+
+const fn has_locks<E, K: Keys<E>>(_: &K) -> bool {
+    K::HAVE_LOCKS
 }
 
 /// The entries of a batch of buckets and their hashes.
@@ -516,15 +621,21 @@ impl<'g, E, F: Form> Target<'g, E, F> {
     /// # Safety
     ///
     /// No other thread can find the bucket, and the slot is live and its bucket locked.
-    unsafe fn add(&mut self, from: *const F::Slot<E>, tag: Tag, window: u16) {
+    unsafe fn add(&mut self, from: *const F::Slot<E>, tag: Tag, window: u16, keys: &impl Keys<E>) {
         if self.used == Word::SLOTS {
             cold_path();
             let added = Segment::allocate();
             self.last.set_later(Some(added));
             (self.last, self.used) = (added, 0);
         }
-        // SAFETY: guaranteed by the caller.
-        unsafe { F::copy::<E>(from, self.last.slot(self.used), window) };
+        let to = self.last.slot(self.used);
+        // SAFETY: guaranteed by the caller. An inline slot always has an entry.
+        unsafe {
+            F::copy::<E>(from, to, window);
+            if !F::BOXED && has_locks(keys) {
+                keys.open_copy(F::get(to, Expected::Any).expect("it was put there"));
+            }
+        }
         if self.last == self.first {
             self.word = self.word.with_tag(self.used, tag);
         } else {

@@ -55,12 +55,34 @@ enum Held<'t, F: Form> {
 
 /// How keys of entries are hashed and compared, when the table needs it itself. Both functions may
 /// run user code; they run outside of locks.
+///
+/// Inline entries may have locks of their own, and change while they are locked. The table then
+/// *closes* the entries of a bucket before it moves them. If a thread has locked one of them, the
+/// bucket stays where it is for now. These functions run under the lock of the bucket.
 pub trait Keys<E> {
+    /// Whether inline entries have locks.
+    const HAVE_LOCKS: bool = false;
+
     /// Returns the hash of an entry.
     fn hash(&self, entry: &E) -> Hash;
 
     /// Returns whether two entries have the same key.
     fn same(&self, one: &E, other: &E) -> bool;
+
+    /// Closes an entry: nobody can lock it any more, or change it. Returns false if it is locked.
+    fn close(&self, _entry: &E) -> bool {
+        true
+    }
+
+    /// Opens an entry that was closed, and stays where it is.
+    fn reopen(&self, _entry: &E) {}
+
+    /// Opens the copy of an entry that was closed.
+    ///
+    /// # Safety
+    ///
+    /// No other thread can find the copy.
+    unsafe fn open_copy(&self, _copy: NonNull<E>) {}
 }
 
 /// The locks of buckets.

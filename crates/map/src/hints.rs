@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash};
 
 use relativist_bucket::Form;
 
-use crate::lock_map::{Entry, LockMap, RefMut};
+use crate::lock_map::{self, Entry, RefMut};
 use crate::map::Map;
 use crate::pinned::Pinned;
 use crate::set::Set;
@@ -161,7 +161,7 @@ impl<T, S, F: Form> Set<T, S, F> {
 }
 
 #[doc(hidden)]
-impl<K, V, S> LockMap<K, V, S> {
+impl<K, V, S, F: Form> lock_map::Map<K, V, S, F> {
     pub fn get<Q: ?Sized>(&self, _: &Q) -> Option<RefMut<'_, K, V>>
     where
         Self: ThroughLock,

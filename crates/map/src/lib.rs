@@ -51,6 +51,7 @@
 //! * [`PrivateMap`] is a `HashMap` with readers of its own. Its handles may be held across an
 //!   `.await`, and its keys and values may borrow.
 //! * [`LockMap`] has a lock for each entry: its values change in place. Its lookups take the lock.
+//!   [`FlatLockMap`] stores its entries as a [`FlatMap`] does.
 //!
 //! [`HashSet`] and [`FlatSet`] are the sets.
 //!
@@ -134,7 +135,7 @@ pub use builder::Builder;
 pub use entry::Stores;
 pub use equivalent::Equivalent;
 pub use iter::{Drain, ExtractIf, IntoIter, Iter, IterMut, Keys, Values, ValuesMut};
-pub use lock_map::LockMap;
+pub use lock_map::{FlatLockMap, LockMap};
 pub use map::{FlatMap, HashMap, Map, PrivateMap};
 #[cfg(feature = "rayon")]
 pub use parallel::{ParIter, ParIterLocked};

@@ -5,27 +5,35 @@ mod entry;
 mod guard;
 mod iter;
 mod lockable;
+mod node;
 
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ptr::NonNull;
 
 use equivalent::Equivalent;
-use relativist_bucket::{AllocError, Boxed, Hash as Mixed, Section};
+use relativist_bucket::{AllocError, Boxed, Form, Hash as Mixed, Inline, Section, Table};
+use relativist_core::prefetch::prefetch_for_write;
 use relativist_core::sync::parking::SpinWait;
+use relativist_core::sync::yield_now;
 use relativist_rcu::without_reclaiming;
 
 pub use self::entry::{Entry, OccupiedEntry, VacantEntry};
 pub use self::guard::{RefMut, WouldBlock};
 pub use self::iter::{ExtractIf, IntoIter, Iter};
 use self::lockable::{Attempt, Lockable, WakeNext};
-use crate::entry::Entry as Node;
+pub use self::node::{Locked, Stores};
+use crate::entry::Hashing;
 use crate::key::converted;
-use crate::map::HashMap;
+use crate::map::assert_may_shrink;
 
 /// A concurrent hash map with a lock for each entry: values are changed in place.
 ///
 /// Take it for values that change in part and often: counters, sessions, lists that grow, token
-/// buckets. Where most operations read, a [`HashMap`] is faster, because its lookups take no lock.
+/// buckets. Where most operations read, a [`HashMap`](crate::HashMap) is faster, because its
+/// lookups take no lock.
+///
+/// Each entry has memory of its own. [`FlatLockMap`] is faster for small entries. Both are forms of
+/// [`Map`](crate::lock_map::Map), which has their methods.
 ///
 /// ```
 /// use relativist::LockMap;
@@ -43,18 +51,42 @@ use crate::map::HashMap;
 /// assert_eq!(sessions.len(), 1);
 /// ```
 ///
-/// [`LockMap::lock`] is what other maps call `get_mut` (and `get`). It returns a guard, [`RefMut`],
-/// which dereferences to the value. [`LockMap::entry`] also locks keys that are absent.
+/// [`Map::lock`] is what other maps call `get_mut` (and `get`). It returns a guard, [`RefMut`],
+/// which dereferences to the value. [`Map::entry`] also locks keys that are absent.
+pub type LockMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
+
+/// A [`LockMap`] that stores entries in its buckets. A change in a map that exceeds the processor's
+/// caches takes one cache miss less, and an insertion allocates no entry.
+///
+/// It has the methods of [`LockMap`]. Take it for entries of up to some 100 bytes, if threads hold
+/// locks for a moment only. What differs:
+///
+/// * Keys have to be [`Relocatable`](crate::Relocatable), because a resize moves entries while
+///   threads compare keys: most types are, and the trait can be derived. Values may be of any type
+///   that is `Send + 'static`, because a resize moves only what nobody has locked.
+/// * **As long as an entry is locked, a resize does not end**, and the map cannot grow again. No
+///   thread waits: operations stay right, and take time in proportion to the entries per bucket.
+/// * Resizes hash keys. A key whose `Hash` panics or blocks has the same effect.
+///
+/// ```
+/// let hits: relativist::FlatLockMap<u64, u64> = relativist::FlatLockMap::new();
+/// *hits.entry(7).or_default() += 1;
+/// assert_eq!(hits.get_copied(&7), Some(1));
+/// ```
+pub type FlatLockMap<K, V, S = RandomState> = Map<K, V, S, Inline>;
+
+/// A concurrent hash map with a lock for each entry, in one of two forms: [`LockMap`] or
+/// [`FlatLockMap`].
 ///
 /// # What a lock excludes
 ///
 /// **An entry that is locked is in the map**: nobody removes it, replaces it or sweeps it. And what
-/// an operation has decided about an entry holds when it acts: [`LockMap::retain`],
-/// [`LockMap::extract_if`] and [`LockMap::remove_if`] hold the lock while the closure runs and
+/// an operation has decided about an entry holds when it acts: [`Map::retain`],
+/// [`Map::extract_if`] and [`Map::remove_if`] hold the lock while the closure runs and
 /// until the entry is removed. So a change that was made through a guard is never lost: a sweep
 /// comes before it, and the thread finds the key absent, or after it, and the sweep sees it.
 ///
-/// Operations on a key are atomic, and linearizable. Those on all entries, [`LockMap::clear`]
+/// Operations on a key are atomic, and linearizable. Those on all entries, [`Map::clear`]
 /// included, take one lock after the other.
 ///
 /// # Deadlocks
@@ -64,9 +96,9 @@ use crate::map::HashMap;
 /// wants another one. As with any mutexes:
 ///
 /// * Two threads that lock two keys in opposite orders may wait for each other. Lock keys in a
-///   fixed order, or use [`LockMap::try_lock`].
+///   fixed order, or use [`Map::try_lock`].
 /// * A thread that holds an entry and wants it again waits for itself. So do operations on all
-///   entries, such as [`LockMap::retain`] and [`LockMap::iter`]. In a debug build this is reported
+///   entries, such as [`Map::retain`] and [`Map::iter`]. In a debug build this is reported
 ///   on the standard error, with a backtrace.
 /// * A guard that is leaked (`std::mem::forget`) leaves the entry locked for ever.
 /// * Destructors of removed keys, and of what other maps have removed, run on any thread that uses
@@ -83,23 +115,23 @@ use crate::map::HashMap;
 /// # Panics
 ///
 /// There is no poisoning. If a thread panics while it holds a guard, the entry is unlocked, and its
-/// value stays as it was at that moment. If a closure of [`LockMap::retain`] or the like panics,
+/// value stays as it was at that moment. If a closure of [`Map::retain`] or the like panics,
 /// the entry stays. If one that makes a value panics, the key stays absent.
 ///
 /// # Memory
 ///
-/// An entry takes a byte for its lock, and what alignment adds. Removed values are returned, or
-/// dropped by the call that removes them. Keys are dropped after a grace period, on any thread.
-pub struct LockMap<K, V, S = RandomState> {
-    map: HashMap<K, Lockable<V>, S>,
+/// An entry takes five bytes for its lock and its number, and what alignment adds. Removed values
+/// are returned, or dropped by the call that removes them. Keys are dropped after a grace period,
+/// on any thread.
+pub struct Map<K, V, S = RandomState, F: Form = Boxed> {
+    table: Table<Locked<K, V>, F>,
+    hashing: Hashing<S>,
 }
 
-/// An entry of the table.
-type Locked<K, V> = Node<K, Lockable<V>>;
 /// The table in a read section.
-type InSection<'m, K, V> = Section<'m, Locked<K, V>, Boxed>;
+type InSection<'m, K, V, F> = Section<'m, Locked<K, V>, F>;
 
-impl<K, V> LockMap<K, V> {
+impl<K, V, F: Form> Map<K, V, RandomState, F> {
     /// Creates an empty map, which grows as needed.
     pub fn new() -> Self {
         Self::with_hasher(RandomState::new())
@@ -116,45 +148,46 @@ impl<K, V> LockMap<K, V> {
     }
 }
 
-impl<K, V, S> LockMap<K, V, S> {
+impl<K, V, S, F: Form> Map<K, V, S, F> {
     /// Creates an empty map that hashes with `hasher`. Weak hashers are sufficient.
     pub fn with_hasher(hasher: S) -> Self {
         Self::with_capacity_and_hasher(0, hasher)
     }
 
-    /// Combines [`LockMap::with_capacity`] and [`LockMap::with_hasher`].
+    /// Combines [`Map::with_capacity`] and [`LockMap::with_hasher`].
     ///
     /// # Panics
     ///
     /// Panics if the buckets cannot be allocated.
     pub fn with_capacity_and_hasher(capacity: usize, hasher: S) -> Self {
-        Self { map: HashMap::with_capacity_and_hasher(capacity, hasher) }
+        let table = Table::new(capacity).unwrap_or_else(|error| panic!("{error}"));
+        Self { table, hashing: Hashing(hasher) }
     }
 
     /// Returns the number of entries. It is exact if no thread updates the map meanwhile. (Keys
     /// count for which a thread holds a [`VacantEntry`].) Takes no lock.
     pub fn len(&self) -> usize {
-        self.map.len()
+        self.table.len()
     }
 
-    /// Returns whether the map has no entries; see [`LockMap::len`].
+    /// Returns whether the map has no entries; see [`Map::len`].
     pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
+        self.table.is_empty()
     }
 
     /// Returns the number of entries that the map has room for before it grows.
     pub fn capacity(&self) -> usize {
-        self.map.capacity()
+        self.table.capacity()
     }
 
     /// Returns the hasher.
     pub fn hasher(&self) -> &S {
-        self.map.hasher()
+        &self.hashing.0
     }
 }
 
 /// Access to entries. An operation waits while another thread holds the entry.
-impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
     /// Locks the entry of a key, and returns a guard that dereferences to the value. `None` if the
     /// key is absent, which takes no lock.
     ///
@@ -172,7 +205,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
         self.acquire_key(self.hash(key), key)
     }
 
-    /// Like [`LockMap::lock`], but does not wait.
+    /// Like [`Map::lock`], but does not wait.
     ///
     /// # Errors
     ///
@@ -193,13 +226,14 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     {
         let hash = self.hash(key);
         loop {
-            let section = self.map.table.enter();
+            let section = self.table.enter();
             let Some(node) = section.find(hash, |node| key.equivalent(&node.key)) else { return Ok(None) };
             match node.value.try_lock() {
                 // SAFETY: this thread has locked it.
                 Attempt::Locked => return Ok(Some(unsafe { RefMut::new(NonNull::from(node)) })),
                 Attempt::Busy => return Err(WouldBlock(())),
                 Attempt::Removed => {}
+                Attempt::Moved => yield_now(),
             }
         }
     }
@@ -222,7 +256,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
 
     /// Returns whether the key is in the map. Takes no lock, and is wait-free.
     pub fn contains_key<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> bool {
-        self.map.pin().get(key).is_some_and(Lockable::has_value)
+        self.table
+            .enter()
+            .find(self.hash(key), |node| key.equivalent(&node.key))
+            .is_some_and(|node| node.value.has_value())
     }
 
     /// Iterates over the entries, in an arbitrary order. Locks each entry when it gets there, until
@@ -240,7 +277,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     /// assert_eq!(map.iter().map(|value| *value).sum::<i32>(), 30);
     /// ```
     #[doc(alias = "iter_mut")]
-    pub fn iter(&self) -> Iter<'_, K, V, S> {
+    pub fn iter(&self) -> Iter<'_, K, V, S, F> {
         Iter::new(self)
     }
 
@@ -255,25 +292,40 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
 
     #[inline(always)]
     fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> Mixed {
-        self.map.hashing.of(key)
+        self.hashing.of(key)
     }
 
     /// Finds the entry of a key and locks it.
     #[inline(always)]
     fn acquire_key<Q: Equivalent<K> + ?Sized>(&self, hash: Mixed, key: &Q) -> Option<RefMut<'_, K, V>> {
-        self.acquire(|section| section.find(hash, |node| key.equivalent(&node.key)))
+        let find = |section: &InSection<'_, K, V, F>| {
+            let node = section.find(hash, |node| {
+                prefetch_end(node);
+                key.equivalent(&node.key)
+            })?;
+            Some(NonNull::from(node))
+        };
+        let section = self.table.enter();
+        let node = find(&section)?;
+        // SAFETY: found in this section.
+        if unsafe { node.as_ref() }.value.try_lock() == Attempt::Locked {
+            // SAFETY: this thread has locked it.
+            return Some(unsafe { RefMut::new(node) });
+        }
+        drop(section);
+        self.acquire(find)
     }
 
     /// Finds an entry and locks it.
-    #[inline(always)]
+    #[inline(never)]
     fn acquire<'m>(
         &'m self,
-        find: impl for<'s> Fn(&'s InSection<'m, K, V>) -> Option<&'s Locked<K, V>>,
+        find: impl Fn(&InSection<'m, K, V, F>) -> Option<NonNull<Locked<K, V>>>,
     ) -> Option<RefMut<'m, K, V>> {
         let mut next = WakeNext::NOBODY;
         loop {
-            let section = self.map.table.enter();
-            let node = NonNull::from(find(&section)?);
+            let section = self.table.enter();
+            let node = find(&section)?;
             // SAFETY: found in this section.
             match unsafe { self.acquire_found(section, node, next) } {
                 Ok(guard) => return Some(guard),
@@ -291,20 +343,25 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     #[inline(always)]
     unsafe fn acquire_found<'m>(
         &'m self,
-        section: InSection<'m, K, V>,
+        section: InSection<'m, K, V, F>,
         node: NonNull<Locked<K, V>>,
         next: WakeNext,
     ) -> Result<RefMut<'m, K, V>, WakeNext> {
         // SAFETY: guaranteed by the caller. `sleep` does not use it when it has left the section.
         let value = unsafe { &node.as_ref().value };
         let attempt = value.try_lock();
+        if attempt == Attempt::Moved {
+            drop(section);
+            yield_now();
+            return Err(next);
+        }
         if value.is_passed(&next) {
             next.fulfil();
         }
         match attempt {
             // SAFETY: this thread has locked it.
             Attempt::Locked => Ok(unsafe { RefMut::new(node) }),
-            Attempt::Removed => Err(WakeNext::NOBODY),
+            Attempt::Removed | Attempt::Moved => Err(WakeNext::NOBODY),
             // SAFETY: guaranteed by the caller.
             Attempt::Busy => unsafe { self.wait_for(section, node) },
         }
@@ -318,7 +375,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
     #[cold]
     unsafe fn wait_for<'m>(
         &'m self,
-        section: InSection<'m, K, V>,
+        section: InSection<'m, K, V, F>,
         node: NonNull<Locked<K, V>>,
     ) -> Result<RefMut<'m, K, V>, WakeNext> {
         // SAFETY: guaranteed by the caller.
@@ -328,7 +385,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
             // SAFETY: as above.
             match unsafe { (*value).try_lock() } {
                 Attempt::Locked => break,
-                Attempt::Removed => return Err(WakeNext::NOBODY),
+                Attempt::Removed | Attempt::Moved => return Err(WakeNext::NOBODY),
                 Attempt::Busy if spins.spin() => {}
                 Attempt::Busy => {
                     // Deferred functions, which may park, run later.
@@ -345,7 +402,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> LockMap<K, V, S> {
 }
 
 /// Insertions and removals. An operation waits while another thread holds the entry.
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> LockMap<K, V, S> {
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F> {
     /// Sets the value of a key, and returns the previous one. The key in the map stays, as in std's
     /// map.
     ///
@@ -356,11 +413,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// ```
     pub fn insert(&self, key: K, value: V) -> Option<V> {
         let hash = self.hash(&key);
-        let mut node = Node { key, value: Lockable::new(value) };
+        let mut node = Locked { key, value: Lockable::new(value) };
         let mut next = WakeNext::NOBODY;
         loop {
-            let section = self.map.table.enter();
-            let present = match section.try_insert(hash, node, &self.map.hashing) {
+            let section = self.table.enter();
+            let present = match section.try_insert(hash, node, &self.hashing) {
                 Ok(_) => return None,
                 Err((present, rejected)) => {
                     node = rejected;
@@ -370,7 +427,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
             // SAFETY: found in this section.
             match unsafe { self.acquire_found(section, present, next) } {
                 Ok(mut guard) => {
-                    let Node { key, value } = node;
+                    let Locked { key, value } = node;
                     let value = value.into_value().expect("it was made with a value");
                     let previous = std::mem::replace(&mut *guard, value);
                     drop(guard);
@@ -392,7 +449,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// }
     /// assert_eq!(words.get_copied("no"), Some(2));
     /// ```
-    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S, F> {
         let hash = self.hash(&key);
         match self.acquire_key(hash, &key) {
             Some(guard) => {
@@ -404,7 +461,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
         }
     }
 
-    /// Like [`LockMap::entry`], by reference: converts it to a key only if the key is absent.
+    /// Like [`Map::entry`], by reference: converts it to a key only if the key is absent.
     ///
     /// ```
     /// let words = relativist::LockMap::<String, u32>::new();
@@ -417,7 +474,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// # Panics
     ///
     /// Panics if the conversion returns another key.
-    pub fn entry_ref<'q, Q>(&self, key: &'q Q) -> Entry<'_, K, V, S>
+    pub fn entry_ref<'q, Q>(&self, key: &'q Q) -> Entry<'_, K, V, S, F>
     where
         Q: Hash + Equivalent<K> + ?Sized,
         K: From<&'q Q>,
@@ -430,12 +487,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     }
 
     /// Locks the entry of a key that was absent a moment ago.
-    fn reserve_key(&self, hash: Mixed, mut key: K) -> Entry<'_, K, V, S> {
+    fn reserve_key(&self, hash: Mixed, mut key: K) -> Entry<'_, K, V, S, F> {
         let mut next = WakeNext::NOBODY;
         loop {
-            let section = self.map.table.enter();
-            let vacant = Node { key, value: Lockable::vacant() };
-            let present = match section.try_insert(hash, vacant, &self.map.hashing) {
+            let section = self.table.enter();
+            let vacant = Locked { key, value: Lockable::vacant() };
+            let present = match section.try_insert(hash, vacant, &self.hashing) {
                 // SAFETY: this thread has inserted it, locked.
                 Ok(node) => return Entry::Vacant(unsafe { VacantEntry::new(self, hash, NonNull::from(node)) }),
                 Err((present, rejected)) => {
@@ -522,7 +579,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     /// let odd: u32 = map.extract_if(|_, square| *square % 2 == 1).map(|(_, square)| square).sum();
     /// assert_eq!((odd, map.len()), (1 + 9 + 25 + 49 + 81, 5));
     /// ```
-    pub fn extract_if<P: FnMut(&K, &mut V) -> bool>(&self, extract: P) -> ExtractIf<'_, K, V, S, P>
+    pub fn extract_if<P: FnMut(&K, &mut V) -> bool>(&self, extract: P) -> ExtractIf<'_, K, V, S, F, P>
     where
         K: Clone,
     {
@@ -540,7 +597,7 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     ///
     /// Returns an error if the buckets cannot be allocated: the map stays as it was.
     pub fn try_reserve(&self, additional: usize) -> Result<(), AllocError> {
-        self.map.try_reserve(additional)
+        self.table.reserve(additional, &self.hashing)
     }
 
     /// Shrinks the map to the size for its entries; see
@@ -554,7 +611,8 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     ///
     /// Panics if this thread holds a guard or a handle of RCU.
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        self.map.shrink_to_fit()
+        assert_may_shrink();
+        self.table.shrink_to_fit(&self.hashing)
     }
 
     /// Removes an entry that this thread has locked, and returns its value.
@@ -563,24 +621,44 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Lo
     ///
     /// Panics if the entry was inserted with another hash.
     fn remove_locked(&self, hash: Mixed, guard: RefMut<'_, K, V>) -> V {
-        let section = self.map.table.enter();
-        let is_removed = section.remove_exactly(hash, guard.node(), &self.map.hashing);
-        assert!(is_removed, "the key has another hash now than when it was inserted");
-        // SAFETY: locked by this thread, and no longer in the table. The section protects it.
-        unsafe { guard.into_raw().as_ref().value.take() }
+        let node = guard.into_raw();
+        // SAFETY: this thread has locked it, and it has a value.
+        let value = unsafe { node.as_ref().value.vacate() };
+        // SAFETY: it is in this map, and has no value now.
+        if !unsafe { self.remove_vacant(hash, node) } {
+            // SAFETY: it is still in the map, locked, without a value.
+            drop(unsafe {
+                node.as_ref().value.fill(value);
+                RefMut::new(node)
+            });
+            panic!("the key has another hash now than when it was inserted");
+        }
+        value
     }
 
-    /// Removes an entry without a value, which this thread has locked.
+    /// Removes an entry without a value, which this thread has locked. Returns false if it was
+    /// inserted with another hash.
     ///
     /// # Safety
     ///
-    /// The entry is in this map, and the caller does not use it afterwards.
-    unsafe fn remove_vacant(&self, hash: Mixed, node: NonNull<Locked<K, V>>) {
-        let section = self.map.table.enter();
+    /// The entry is in this map, and the caller uses it afterwards only if this returns false.
+    unsafe fn remove_vacant(&self, hash: Mixed, node: NonNull<Locked<K, V>>) -> bool {
+        let section = self.table.enter();
         // SAFETY: an entry that is locked is in the map; afterwards the section protects it.
         let node = unsafe { node.as_ref() };
-        let is_removed = section.remove_exactly(hash, node, &self.map.hashing);
-        debug_assert!(is_removed, "it was inserted with this hash, and only this thread removes it");
-        node.value.close();
+        let is_removed = section.remove_exactly(hash, node, &self.hashing);
+        if is_removed {
+            node.value.close();
+        }
+        is_removed
+    }
+}
+
+/// Prefetches the end of an entry, if it may be in another cache line than the key: locking it
+/// keeps the processor from loading that line early.
+#[inline(always)]
+fn prefetch_end<K, V>(node: &Locked<K, V>) {
+    if size_of::<Locked<K, V>>() > 32 {
+        prefetch_for_write(std::ptr::from_ref(node).cast::<u8>().wrapping_add(size_of::<Locked<K, V>>() - 1));
     }
 }

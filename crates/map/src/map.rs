@@ -452,16 +452,7 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
     /// [`PrivateMap`] cannot know which thread has its handles: the call waits for ever if the
     /// caller has one.)
     pub fn shrink_to_fit(&self) -> Result<(), AllocError> {
-        assert!(
-            !is_reading(),
-            "shrinking waits for readers, and inside a read section it would wait for itself: drop the Guard or the \
-             handle of this thread first"
-        );
-        assert!(
-            !is_reclaiming(),
-            "shrinking waits until earlier buckets are freed, and inside a deferred function or the destructor of a \
-             removed entry it would wait for itself"
-        );
+        assert_may_shrink();
         self.table.shrink_to_fit(&self.hashing)
     }
 }
@@ -506,4 +497,18 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F> {
             }
         }
     }
+}
+
+/// Panics if this thread would wait for itself.
+pub(crate) fn assert_may_shrink() {
+    assert!(
+        !is_reading(),
+        "shrinking waits for readers, and inside a read section it would wait for itself: drop the Guard or the \
+         handle of this thread first"
+    );
+    assert!(
+        !is_reclaiming(),
+        "shrinking waits until earlier buckets are freed, and inside a deferred function or the destructor of a \
+         removed entry it would wait for itself"
+    );
 }

@@ -11,7 +11,7 @@ use relativist_rcu::{is_reading, without_waiting};
 
 use crate::entry::Stores;
 use crate::iter::Iter;
-use crate::lock_map::{self, LockMap, RefMut};
+use crate::lock_map::{self, RefMut};
 use crate::map::Map;
 use crate::pinned::Pinned;
 use crate::set::{PinnedSet, Set};
@@ -82,7 +82,7 @@ impl<'p, T: Hash + Eq + Sync, S: BuildHasher + Sync, F: Form> IntoParallelIterat
     }
 }
 
-/// A parallel iterator over the entries of a [`LockMap`]; returned by `map.par_iter()`.
+/// A parallel iterator over the entries of a [`LockMap`](crate::LockMap); returned by `map.par_iter()`.
 ///
 /// ```
 /// use rayon::prelude::*;
@@ -92,9 +92,9 @@ impl<'p, T: Hash + Eq + Sync, S: BuildHasher + Sync, F: Form> IntoParallelIterat
 /// map.par_iter().for_each(|mut value| *value *= *value);
 /// assert_eq!(map.get_copied(&7), Some(49));
 /// ```
-pub struct ParIterLocked<'m, K, V, S>(lock_map::Iter<'m, K, V, S>);
+pub struct ParIterLocked<'m, K, V, S, F: Form>(lock_map::Iter<'m, K, V, S, F>);
 
-impl<'m, K, V, S> UnindexedProducer for ParIterLocked<'m, K, V, S>
+impl<'m, K, V, S, F: Form> UnindexedProducer for ParIterLocked<'m, K, V, S, F>
 where
     K: Hash + Eq + Send + Sync,
     V: Send,
@@ -112,7 +112,7 @@ where
     }
 }
 
-impl<'m, K, V, S> ParallelIterator for ParIterLocked<'m, K, V, S>
+impl<'m, K, V, S, F: Form> ParallelIterator for ParIterLocked<'m, K, V, S, F>
 where
     K: Hash + Eq + Send + Sync,
     V: Send,
@@ -125,21 +125,21 @@ where
     }
 }
 
-impl<K, V, S> fmt::Debug for ParIterLocked<'_, K, V, S> {
+impl<K, V, S, F: Form> fmt::Debug for ParIterLocked<'_, K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ParIterLocked")
     }
 }
 
-/// Each entry that is in the map throughout is seen once, as by [`LockMap::iter`].
-impl<'m, K, V, S> IntoParallelIterator for &'m LockMap<K, V, S>
+/// Each entry that is in the map throughout is seen once, as by [`lock_map::Map::iter`].
+impl<'m, K, V, S, F: Form> IntoParallelIterator for &'m lock_map::Map<K, V, S, F>
 where
     K: Hash + Eq + Send + Sync,
     V: Send,
     S: BuildHasher + Sync,
 {
     type Item = RefMut<'m, K, V>;
-    type Iter = ParIterLocked<'m, K, V, S>;
+    type Iter = ParIterLocked<'m, K, V, S, F>;
 
     fn into_par_iter(self) -> Self::Iter {
         ParIterLocked(self.iter())
@@ -192,11 +192,12 @@ where
 }
 
 /// If several entries have equal keys, any one of the values may be kept.
-impl<K, V, S> FromParallelIterator<(K, V)> for LockMap<K, V, S>
+impl<K, V, S, F> FromParallelIterator<(K, V)> for lock_map::Map<K, V, S, F>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq + Send + Sync,
+    V: Send,
     S: BuildHasher + Default + Sync,
+    F: lock_map::Stores<K, V>,
 {
     fn from_par_iter<I: IntoParallelIterator<Item = (K, V)>>(entries: I) -> Self {
         let mut map = Self::default();
@@ -206,11 +207,12 @@ where
 }
 
 /// If several entries have equal keys, any one of the values may be kept.
-impl<K, V, S> ParallelExtend<(K, V)> for LockMap<K, V, S>
+impl<K, V, S, F> ParallelExtend<(K, V)> for lock_map::Map<K, V, S, F>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq + Send + Sync,
+    V: Send,
     S: BuildHasher + Sync,
+    F: lock_map::Stores<K, V>,
 {
     fn par_extend<I: IntoParallelIterator<Item = (K, V)>>(&mut self, entries: I) {
         let entries = entries.into_par_iter();

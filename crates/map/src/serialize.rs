@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Error, Serialize, SerializeMap, Serializer};
 
 use crate::entry::Stores;
-use crate::lock_map::LockMap;
+use crate::lock_map;
 use crate::map::Map;
 use crate::set::Set;
 
@@ -42,7 +42,7 @@ impl<T: Serialize + Hash + Eq, S: BuildHasher, F: Form> Serialize for Set<T, S, 
 /// Serializes the entries, one after the other, each under its lock. A format that is not for
 /// humans gets the number of entries beforehand: serializing fails if other threads change it
 /// meanwhile.
-impl<K: Serialize + Hash + Eq, V: Serialize, S: BuildHasher> Serialize for LockMap<K, V, S> {
+impl<K: Serialize + Hash + Eq, V: Serialize, S: BuildHasher, F: Form> Serialize for lock_map::Map<K, V, S, F> {
     fn serialize<R: Serializer>(&self, serializer: R) -> Result<R::Ok, R::Error> {
         let expected = (!serializer.is_human_readable()).then(|| self.len());
         let mut map = serializer.serialize_map(expected)?;
@@ -80,11 +80,12 @@ where
 }
 
 /// If several entries have equal keys, the last value is kept.
-impl<'de, K, V, S> Deserialize<'de> for LockMap<K, V, S>
+impl<'de, K, V, S, F> Deserialize<'de> for lock_map::Map<K, V, S, F>
 where
-    K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
-    V: Deserialize<'de> + Send + 'static,
+    K: Deserialize<'de> + Hash + Eq,
+    V: Deserialize<'de>,
     S: Default + BuildHasher,
+    F: lock_map::Stores<K, V>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Entries::<Self>(PhantomData))
@@ -127,20 +128,21 @@ where
     }
 }
 
-impl<'de, K, V, S> Visitor<'de> for Entries<LockMap<K, V, S>>
+impl<'de, K, V, S, F> Visitor<'de> for Entries<lock_map::Map<K, V, S, F>>
 where
-    K: Deserialize<'de> + Hash + Eq + Send + Sync + 'static,
-    V: Deserialize<'de> + Send + 'static,
+    K: Deserialize<'de> + Hash + Eq,
+    V: Deserialize<'de>,
     S: Default + BuildHasher,
+    F: lock_map::Stores<K, V>,
 {
-    type Value = LockMap<K, V, S>;
+    type Value = lock_map::Map<K, V, S, F>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
-        let map = LockMap::default();
+        let map = lock_map::Map::default();
         // As above.
         _ = map.try_reserve(trusted::<(K, V)>(entries.size_hint()));
         while let Some((key, value)) = entries.next_entry()? {

@@ -1,23 +1,25 @@
 //! Filling lock maps from iterators, copying and showing them.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::ptr::NonNull;
 
-use super::lockable::Attempt;
-use super::{LockMap, RefMut};
+use relativist_bucket::Form;
 
-impl<K, V, S: Default> Default for LockMap<K, V, S> {
+use super::lockable::Attempt;
+use super::{Map, RefMut, Stores};
+
+impl<K, V, S: Default, F: Form> Default for Map<K, V, S, F> {
     fn default() -> Self {
         Self::with_hasher(S::default())
     }
 }
 
-impl<K, V, S> Extend<(K, V)> for LockMap<K, V, S>
+impl<K, V, S, F> Extend<(K, V)> for Map<K, V, S, F>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
+    F: Stores<K, V>,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         (&*self).extend(entries);
@@ -25,11 +27,11 @@ where
 }
 
 /// Extends a map through a shared reference.
-impl<K, V, S> Extend<(K, V)> for &LockMap<K, V, S>
+impl<K, V, S, F> Extend<(K, V)> for &Map<K, V, S, F>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq,
     S: BuildHasher,
+    F: Stores<K, V>,
 {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         entries.into_iter().for_each(|(key, value)| _ = self.insert(key, value));
@@ -37,11 +39,11 @@ where
 }
 
 /// If several entries have equal keys, the last value is kept.
-impl<K, V, S> FromIterator<(K, V)> for LockMap<K, V, S>
+impl<K, V, S, F> FromIterator<(K, V)> for Map<K, V, S, F>
 where
-    K: Hash + Eq + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq,
     S: BuildHasher + Default,
+    F: Stores<K, V>,
 {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let entries = entries.into_iter();
@@ -57,7 +59,7 @@ where
 /// let map = relativist::LockMap::from([("one", 1), ("two", 2)]);
 /// assert_eq!(map.len(), 2);
 /// ```
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, const N: usize> From<[(K, V); N]> for LockMap<K, V> {
+impl<K: Hash + Eq, V, F: Stores<K, V>, const N: usize> From<[(K, V); N]> for Map<K, V, RandomState, F> {
     fn from(entries: [(K, V); N]) -> Self {
         Self::from_iter(entries)
     }
@@ -66,11 +68,12 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, const N: usize> Fr
 /// Copies the entries, one after the other, each under its lock.
 ///
 /// **A clone is another map.** To share one map between threads or tasks, clone an `Arc` of it.
-impl<K, V, S> Clone for LockMap<K, V, S>
+impl<K, V, S, F> Clone for Map<K, V, S, F>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + 'static,
+    K: Hash + Eq + Clone,
+    V: Clone,
     S: BuildHasher + Clone,
+    F: Stores<K, V>,
 {
     fn clone(&self) -> Self {
         let clone = Self::with_capacity_and_hasher(self.len(), self.hasher().clone());
@@ -85,19 +88,21 @@ where
 }
 
 /// Does not wait: shows `<locked>` for values that are locked.
-impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher> fmt::Debug for LockMap<K, V, S> {
+impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher, F: Form> fmt::Debug for Map<K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pinned = self.map.pin();
+        let section = self.table.enter();
         let mut entries = f.debug_map();
-        for node in pinned.section.iter(&self.map.hashing) {
+        for node in section.iter(&self.hashing) {
             match node.value.try_lock() {
                 Attempt::Locked => {
                     // SAFETY: this thread has locked it.
                     let guard = unsafe { RefMut::new(NonNull::from(node)) };
                     entries.entry(guard.key(), guard.value());
                 }
-                Attempt::Busy if node.value.has_value() => _ = entries.entry(&node.key, &format_args!("<locked>")),
-                Attempt::Busy | Attempt::Removed => {}
+                Attempt::Busy | Attempt::Moved if node.value.has_value() => {
+                    _ = entries.entry(&node.key, &format_args!("<locked>"))
+                }
+                Attempt::Busy | Attempt::Moved | Attempt::Removed => {}
             }
         }
         entries.finish()

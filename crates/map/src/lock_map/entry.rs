@@ -5,53 +5,55 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-use relativist_bucket::Hash as Mixed;
+use relativist_bucket::{Boxed, Form, Hash as Mixed};
 
-use super::{LockMap, Locked, RefMut};
+use super::{Locked, Map, RefMut, Stores};
 
-/// A locked key of a [`LockMap`], present or absent; see [`LockMap::entry`].
-pub enum Entry<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher = RandomState> {
+/// A locked key of a [`Map`], present or absent; see [`Map::entry`].
+pub enum Entry<'m, K: Hash + Eq, V, S: BuildHasher = RandomState, F: Stores<K, V> = Boxed> {
     /// The key is in the map.
-    Occupied(OccupiedEntry<'m, K, V, S>),
+    Occupied(OccupiedEntry<'m, K, V, S, F>),
     /// The key is absent.
-    Vacant(VacantEntry<'m, K, V, S>),
+    Vacant(VacantEntry<'m, K, V, S, F>),
 }
 
 /// A locked key that is in the map.
-pub struct OccupiedEntry<'m, K, V, S = RandomState> {
-    map: &'m LockMap<K, V, S>,
+pub struct OccupiedEntry<'m, K, V, S = RandomState, F: Form = Boxed> {
+    map: &'m Map<K, V, S, F>,
     hash: Mixed,
     guard: RefMut<'m, K, V>,
 }
 
 /// A locked key that is absent. While it is held, lookups do not find the key, and other threads
 /// that want to lock or insert it wait.
-pub struct VacantEntry<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher = RandomState> {
-    map: &'m LockMap<K, V, S>,
+pub struct VacantEntry<'m, K: Hash + Eq, V, S: BuildHasher = RandomState, F: Stores<K, V> = Boxed> {
+    map: &'m Map<K, V, S, F>,
     hash: Mixed,
     node: NonNull<Locked<K, V>>,
 }
 
 // SAFETY: it is like a shared reference to the key, and a value may be sent through it. Any thread
 // may unlock the key.
-unsafe impl<K, V, S> Send for VacantEntry<'_, K, V, S>
+unsafe impl<K, V, S, F> Send for VacantEntry<'_, K, V, S, F>
 where
     K: Hash + Eq + Send + Sync,
     V: Send,
     S: BuildHasher + Sync,
+    F: Stores<K, V>,
 {
 }
 // SAFETY: a shared reference only leads to the key.
-unsafe impl<K, V, S> Sync for VacantEntry<'_, K, V, S>
+unsafe impl<K, V, S, F> Sync for VacantEntry<'_, K, V, S, F>
 where
     K: Hash + Eq + Send + Sync,
     V: Send,
     S: BuildHasher + Sync,
+    F: Stores<K, V>,
 {
 }
 
-impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Entry<'m, K, V, S> {
-    pub(super) fn occupied(map: &'m LockMap<K, V, S>, hash: Mixed, guard: RefMut<'m, K, V>) -> Self {
+impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Entry<'m, K, V, S, F> {
+    pub(super) fn occupied(map: &'m Map<K, V, S, F>, hash: Mixed, guard: RefMut<'m, K, V>) -> Self {
         Self::Occupied(OccupiedEntry { map, hash, guard })
     }
 
@@ -145,7 +147,7 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
     }
 
     /// Sets the value, and returns the entry.
-    pub fn insert_entry(self, value: V) -> OccupiedEntry<'m, K, V, S> {
+    pub fn insert_entry(self, value: V) -> OccupiedEntry<'m, K, V, S, F> {
         match self {
             Self::Occupied(mut entry) => {
                 entry.insert(value);
@@ -159,7 +161,7 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
     }
 }
 
-impl<'m, K, V, S> OccupiedEntry<'m, K, V, S> {
+impl<'m, K, V, S, F: Form> OccupiedEntry<'m, K, V, S, F> {
     /// Returns the key in the map.
     pub fn key(&self) -> &K {
         self.guard.key()
@@ -187,7 +189,7 @@ impl<'m, K, V, S> OccupiedEntry<'m, K, V, S> {
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> OccupiedEntry<'_, K, V, S> {
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> OccupiedEntry<'_, K, V, S, F> {
     /// Removes the entry, and returns the value.
     ///
     /// ```
@@ -217,11 +219,11 @@ impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Oc
     }
 }
 
-impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> VacantEntry<'m, K, V, S> {
+impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> VacantEntry<'m, K, V, S, F> {
     /// # Safety
     ///
     /// The entry is in the map, has no value, and is locked for the result alone.
-    pub(super) unsafe fn new(map: &'m LockMap<K, V, S>, hash: Mixed, node: NonNull<Locked<K, V>>) -> Self {
+    pub(super) unsafe fn new(map: &'m Map<K, V, S, F>, hash: Mixed, node: NonNull<Locked<K, V>>) -> Self {
         Self { map, hash, node }
     }
 
@@ -243,18 +245,20 @@ impl<'m, K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher
     }
 }
 
-impl<K: Hash + Eq + Send + Sync + 'static, V: Send + 'static, S: BuildHasher> Drop for VacantEntry<'_, K, V, S> {
+impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Drop for VacantEntry<'_, K, V, S, F> {
     fn drop(&mut self) {
         // SAFETY: this thread has locked the entry.
-        unsafe { self.map.remove_vacant(self.hash, self.node) };
+        let is_removed = unsafe { self.map.remove_vacant(self.hash, self.node) };
+        debug_assert!(is_removed, "it was inserted with this hash, and only this thread removes it");
     }
 }
 
-impl<K, V, S> fmt::Debug for Entry<'_, K, V, S>
+impl<K, V, S, F> fmt::Debug for Entry<'_, K, V, S, F>
 where
-    K: fmt::Debug + Hash + Eq + Send + Sync,
-    V: fmt::Debug + Send,
+    K: fmt::Debug + Hash + Eq,
+    V: fmt::Debug,
     S: BuildHasher,
+    F: Stores<K, V>,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -264,13 +268,13 @@ where
     }
 }
 
-impl<K: fmt::Debug, V: fmt::Debug, S> fmt::Debug for OccupiedEntry<'_, K, V, S> {
+impl<K: fmt::Debug, V: fmt::Debug, S, F: Form> fmt::Debug for OccupiedEntry<'_, K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OccupiedEntry").field("key", self.key()).field("value", self.get()).finish()
     }
 }
 
-impl<K: fmt::Debug + Hash + Eq + Send + Sync, V: Send, S: BuildHasher> fmt::Debug for VacantEntry<'_, K, V, S> {
+impl<K: fmt::Debug + Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> fmt::Debug for VacantEntry<'_, K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("VacantEntry").field(self.key()).finish()
     }

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use super::Locked;
 use super::lockable::Lockable;
 
-/// A locked entry of a [`LockMap`](super::LockMap): a reference to its value, which may be changed.
+/// A locked entry of a [`Map`](super::Map): a reference to its value, which may be changed.
 /// Dropping it unlocks the entry.
 ///
 /// It may be sent to another thread.
@@ -25,7 +25,7 @@ unsafe impl<K: Sync, V: Send> Send for RefMut<'_, K, V> {}
 // SAFETY: as above.
 unsafe impl<K: Sync, V: Sync> Sync for RefMut<'_, K, V> {}
 
-/// The error of [`LockMap::try_lock`](super::LockMap::try_lock): another guard holds the entry.
+/// The error of [`Map::try_lock`](super::Map::try_lock): another guard holds the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WouldBlock(pub(super) ());
 

@@ -1,48 +1,43 @@
-//! Iteration: bucket by bucket, in the order of hashes. Remembers the addresses of the entries of
-//! one bucket, and looks each up again in a read section of its own. So nothing is held between two
-//! steps. (An address may be that of another entry meanwhile, which was inserted during the
-//! iteration.)
+//! Iteration: bucket by bucket, in the order of hashes. Remembers the numbers of the entries of one
+//! bucket, and looks each up again in a read section of its own. So nothing is held between two
+//! steps.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::iter::FusedIterator;
+use std::ptr::NonNull;
 
-use relativist_bucket::{Hash as Mixed, HashRange};
-use relativist_core::prefetch::prefetch;
+use relativist_bucket::{Boxed, Form, Hash as Mixed, HashRange, IntoEntries};
 
-use super::{LockMap, RefMut};
-use crate::iter as entries;
+use super::{Locked, Map, RefMut, Stores};
 
-/// An iterator over the entries of a [`LockMap`]; see [`LockMap::iter`].
-pub struct Iter<'m, K, V, S = RandomState> {
-    map: &'m LockMap<K, V, S>,
+/// An iterator over the entries of a [`Map`]; see [`Map::iter`].
+pub struct Iter<'m, K, V, S = RandomState, F: Form = Boxed> {
+    map: &'m Map<K, V, S, F>,
     /// The hashes of the buckets that are left.
     rest: Option<HashRange>,
-    /// The hashes of a bucket, and the addresses of its entries that are left.
+    /// The hashes of a bucket, and the numbers of its entries that are left.
     hashes: HashRange,
-    addresses: Vec<usize>,
+    ids: Vec<u32>,
 }
 
-impl<'m, K: Hash + Eq, V, S: BuildHasher> Iter<'m, K, V, S> {
-    pub(super) fn new(map: &'m LockMap<K, V, S>) -> Self {
+impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Form> Iter<'m, K, V, S, F> {
+    pub(super) fn new(map: &'m Map<K, V, S, F>) -> Self {
         Self::over(map, (Mixed::MIN, Mixed::MAX))
     }
 
-    fn over(map: &'m LockMap<K, V, S>, hashes: HashRange) -> Self {
-        Self { map, rest: Some(hashes), hashes, addresses: Vec::new() }
+    fn over(map: &'m Map<K, V, S, F>, hashes: HashRange) -> Self {
+        Self { map, rest: Some(hashes), hashes, ids: Vec::new() }
     }
 
-    /// Collects the addresses of the next bucket. Returns false if there is none.
+    /// Collects the numbers of the next bucket. Returns false if there is none.
     fn advance(&mut self) -> bool {
         let Some(rest) = self.rest else { return false };
-        let addresses = &mut self.addresses;
+        let ids = &mut self.ids;
         // What a panic of `Hash` has left.
-        addresses.clear();
-        let section = self.map.map.table.enter();
-        let last = section.visit_bucket(rest, &self.map.map.hashing, |node| {
-            prefetch(std::ptr::from_ref(node));
-            addresses.push(std::ptr::from_ref(node).addr());
-        });
+        ids.clear();
+        let section = self.map.table.enter();
+        let last = section.visit_bucket(rest, &self.map.hashing, |node| ids.push(node.value.id()));
         self.hashes = (rest.0, last);
         self.rest = last.next().filter(|next| *next <= rest.1).map(|next| (next, rest.1));
         true
@@ -59,14 +54,15 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iter<'m, K, V, S> {
     }
 }
 
-impl<'m, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'m, K, V, S> {
+impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Form> Iterator for Iter<'m, K, V, S, F> {
     type Item = RefMut<'m, K, V>;
 
     fn next(&mut self) -> Option<RefMut<'m, K, V>> {
         loop {
-            while let Some(address) = self.addresses.pop() {
-                let hashing = &self.map.map.hashing;
-                let guard = self.map.acquire(|section| section.find_at(self.hashes, address, hashing));
+            while let Some(id) = self.ids.pop() {
+                let guard = self.map.acquire(|section| {
+                    section.find_in_range(self.hashes, |node| node.value.id() == id).map(NonNull::from)
+                });
                 if guard.is_some() {
                     return guard;
                 }
@@ -78,35 +74,35 @@ impl<'m, K: Hash + Eq, V, S: BuildHasher> Iterator for Iter<'m, K, V, S> {
     }
 }
 
-impl<K: Hash + Eq, V, S: BuildHasher> FusedIterator for Iter<'_, K, V, S> {}
+impl<K: Hash + Eq, V, S: BuildHasher, F: Form> FusedIterator for Iter<'_, K, V, S, F> {}
 
-impl<'m, K: Hash + Eq, V, S: BuildHasher> IntoIterator for &'m LockMap<K, V, S> {
+impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Form> IntoIterator for &'m Map<K, V, S, F> {
     type Item = RefMut<'m, K, V>;
-    type IntoIter = Iter<'m, K, V, S>;
+    type IntoIter = Iter<'m, K, V, S, F>;
 
-    fn into_iter(self) -> Iter<'m, K, V, S> {
+    fn into_iter(self) -> Iter<'m, K, V, S, F> {
         self.iter()
     }
 }
 
-/// An iterator that removes entries; see [`LockMap::extract_if`].
+/// An iterator that removes entries; see [`Map::extract_if`].
 #[must_use = "entries are removed as the iterator gets to them"]
-pub struct ExtractIf<'m, K, V, S, P> {
-    entries: Iter<'m, K, V, S>,
+pub struct ExtractIf<'m, K, V, S, F: Form, P> {
+    entries: Iter<'m, K, V, S, F>,
     extract: P,
 }
 
-impl<'m, K, V, S, P> ExtractIf<'m, K, V, S, P> {
-    pub(super) fn new(entries: Iter<'m, K, V, S>, extract: P) -> Self {
+impl<'m, K, V, S, F: Form, P> ExtractIf<'m, K, V, S, F, P> {
+    pub(super) fn new(entries: Iter<'m, K, V, S, F>, extract: P) -> Self {
         Self { entries, extract }
     }
 }
 
-impl<K, V, S, P> Iterator for ExtractIf<'_, K, V, S, P>
+impl<K, V, S, F, P> Iterator for ExtractIf<'_, K, V, S, F, P>
 where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Send + 'static,
+    K: Hash + Eq + Clone,
     S: BuildHasher,
+    F: Stores<K, V>,
     P: FnMut(&K, &mut V) -> bool,
 {
     type Item = (K, V);
@@ -123,17 +119,17 @@ where
     }
 }
 
-impl<K, V, S, P> FusedIterator for ExtractIf<'_, K, V, S, P> where Self: Iterator {}
+impl<K, V, S, F: Form, P> FusedIterator for ExtractIf<'_, K, V, S, F, P> where Self: Iterator {}
 
 /// The entries of a map that no longer exists. If it is dropped, it drops those that are left.
-pub struct IntoIter<K, V>(entries::IntoIter<K, super::Lockable<V>, relativist_bucket::Boxed>);
+pub struct IntoIter<K, V, F: Form>(IntoEntries<Locked<K, V>, F>);
 
-impl<K, V> Iterator for IntoIter<K, V> {
+impl<K, V, F: Form> Iterator for IntoIter<K, V, F> {
     type Item = (K, V);
 
     fn next(&mut self) -> Option<(K, V)> {
         // A guard that was leaked may have left a key without a value.
-        self.0.find_map(|(key, value)| value.into_value().map(|value| (key, value)))
+        self.0.find_map(|Locked { key, value }| value.into_value().map(|value| (key, value)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -141,31 +137,33 @@ impl<K, V> Iterator for IntoIter<K, V> {
     }
 }
 
-impl<K, V> FusedIterator for IntoIter<K, V> {}
+impl<K, V, F: Form> FusedIterator for IntoIter<K, V, F> {}
 
 /// Moves the entries out. To iterate by reference, use `&map`.
-impl<K, V, S> IntoIterator for LockMap<K, V, S> {
+impl<K, V, S, F: Form> IntoIterator for Map<K, V, S, F> {
     type Item = (K, V);
-    type IntoIter = IntoIter<K, V>;
+    type IntoIter = IntoIter<K, V, F>;
 
-    fn into_iter(self) -> IntoIter<K, V> {
-        IntoIter(self.map.into_iter())
+    fn into_iter(self) -> IntoIter<K, V, F> {
+        // First, as in `crate::Map`: if its destructor panicked later, the result would be leaked.
+        drop(self.hashing);
+        IntoIter(self.table.into_entries())
     }
 }
 
-impl<K, V, S> fmt::Debug for Iter<'_, K, V, S> {
+impl<K, V, S, F: Form> fmt::Debug for Iter<'_, K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Iter")
     }
 }
 
-impl<K, V, S, P> fmt::Debug for ExtractIf<'_, K, V, S, P> {
+impl<K, V, S, F: Form, P> fmt::Debug for ExtractIf<'_, K, V, S, F, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ExtractIf")
     }
 }
 
-impl<K, V> fmt::Debug for IntoIter<K, V> {
+impl<K, V, F: Form> fmt::Debug for IntoIter<K, V, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("IntoIter")
     }

@@ -7,7 +7,9 @@
 //! over: what is locked is in the map. And unlocking takes a plain store, because threads that
 //! sleep are counted elsewhere.
 
+use std::cell::Cell;
 use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicU32;
 
 #[cfg(debug_assertions)]
 use relativist_core::sync::AtomicUsize;
@@ -17,8 +19,10 @@ use relativist_core::sync::{Acquire, AtomicByte, Relaxed, Release, Slept, Unsafe
 use relativist_rcu::{heavy_barrier, light_barrier};
 
 /// A value, its lock, and whether it is there.
-pub(super) struct Lockable<V> {
+pub struct Lockable<V> {
     state: AtomicByte,
+    /// The identity of the entry, which it keeps when it moves.
+    id: u32,
     /// The thread that has locked it last.
     #[cfg(debug_assertions)]
     holder: AtomicUsize,
@@ -31,6 +35,8 @@ const LOCKED: u8 = 1;
 const VACANT: u8 = 2;
 /// The entry was removed from the map, and there is no value any more.
 const REMOVED: u8 = 4;
+/// A resize moves the entry, or has moved it: it is, or will be, at another address.
+const MOVED: u8 = 8;
 
 /// The number of threads that sleep, or are about to sleep, at some of the addresses.
 #[repr(align(64))]
@@ -74,12 +80,15 @@ pub(super) enum Attempt {
     Locked,
     Busy,
     Removed,
+    /// The entry is to be looked up again.
+    Moved,
 }
 
 impl<V> Lockable<V> {
     fn with(state: u8, value: MaybeUninit<V>) -> Self {
         Self {
             state: AtomicByte::new(state),
+            id: new_id(),
             #[cfg(debug_assertions)]
             holder: AtomicUsize::new(this_thread()),
             value: UnsafeCell::new(value),
@@ -112,6 +121,7 @@ impl<V> Lockable<V> {
                 Attempt::Locked
             }
             Err(REMOVED) => Attempt::Removed,
+            Err(MOVED) => Attempt::Moved,
             Err(_) => Attempt::Busy,
         }
     }
@@ -228,20 +238,26 @@ impl<V> Lockable<V> {
         fence_after_exchange();
     }
 
-    /// Marks it as removed, and wakes those who wait. Moves out the value.
+    /// Takes the value out, and keeps the lock.
     ///
     /// # Safety
     ///
-    /// The caller holds the lock, there is a value, and a table no longer leads to it. The caller
-    /// is in a read section that protects it.
-    pub(super) unsafe fn take(&self) -> V {
+    /// The caller holds the lock, and there is a value.
+    pub(super) unsafe fn vacate(&self) -> V {
         // SAFETY: guaranteed by the caller.
         let value = unsafe { self.value.with(|place| (*place).assume_init_read()) };
-        self.close();
+        // Relaxed: the lock orders uses of the value. The update of the table that follows makes
+        // it visible, before the caller returns.
+        self.state.store(LOCKED | VACANT, Relaxed);
         value
     }
 
-    /// Marks it as removed, and wakes those who wait.
+    /// Returns the number of the entry.
+    pub(super) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Marks it as removed, and wakes those who wait. The caller holds the lock.
     pub(super) fn close(&self) {
         let key = Self::key(self);
         // Relaxed: threads that do not get the lock see nothing but the state.
@@ -251,6 +267,40 @@ impl<V> Lockable<V> {
         // Relaxed: ordered by the barrier.
         if sleeping(key).load(Relaxed) != 0 {
             unpark_all(key);
+        }
+    }
+
+    /// Marks it as moved. Returns false if it is locked.
+    ///
+    /// If threads sleep at a value that is not locked, one of them has been woken. It will find the
+    /// value elsewhere, and wake the next one.
+    pub(super) fn close_to_move(&self) -> bool {
+        // Acquire: pairs with the Release in `unlock`: the value is copied as it was left.
+        // litmus: lock-value
+        self.state.compare_exchange(0, MOVED, Acquire, Relaxed).is_ok()
+    }
+
+    /// Makes it possible again to lock it, where it is.
+    pub(super) fn reopen(&self) {
+        // Release: pairs with the Acquire in `try_lock`, which sees what `close_to_move` saw.
+        // litmus: lock-value
+        self.state.store(0, Release);
+    }
+
+    /// Makes it possible to lock the copy of a value that was closed.
+    ///
+    /// # Safety
+    ///
+    /// No other thread can find the copy.
+    pub(super) unsafe fn open_copy(copy: *mut Self) {
+        // Each part is written anew, because models know atomics and cells by their numbers.
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            (&raw mut (*copy).state).write(AtomicByte::new(0));
+            #[cfg(debug_assertions)]
+            (&raw mut (*copy).holder).write(AtomicUsize::new(0));
+            let value = (*copy).value.with(|place| place.read());
+            (&raw mut (*copy).value).write(UnsafeCell::new(value));
         }
     }
 
@@ -328,6 +378,23 @@ fn wake_one(key: usize) {
     unsafe { unpark_one(key, |_| false) };
 }
 
+/// Returns a number that no other entry has, unless 2^32 entries were inserted in between.
+fn new_id() -> u32 {
+    /// The numbers that a thread takes at once.
+    const BLOCK: u32 = 1 << 10;
+    static NEXT_BLOCK: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NEXT: Cell<u32> = const { Cell::new(0) });
+    NEXT.with(|next| {
+        let mut id = next.get();
+        if id % BLOCK == 0 {
+            // Relaxed: a counter.
+            id = NEXT_BLOCK.fetch_add(BLOCK, Relaxed);
+        }
+        next.set(id.wrapping_add(1));
+        id
+    })
+}
+
 /// Returns a number that no other thread has that runs.
 #[cfg(debug_assertions)]
 fn this_thread() -> usize {
@@ -362,7 +429,7 @@ mod loom_tests {
                     Attempt::Locked => true,
                     // SAFETY: the caller shares it.
                     Attempt::Busy => unsafe { Lockable::sleep(shared, || ()) }.map_err(WakeNext::fulfil).is_ok(),
-                    Attempt::Removed => unreachable!("nobody removes it"),
+                    Attempt::Removed | Attempt::Moved => unreachable!("it stays"),
                 };
                 if is_locked {
                     break;

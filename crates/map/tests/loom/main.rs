@@ -1,4 +1,4 @@
-//! Models of the locks of [`LockMap`], explored by loom: all interleavings up to a number of
+//! Models of the locks of lock maps, explored by loom: all interleavings up to a number of
 //! preemptions, and what the memory model allows loads to see.
 //!
 //! ```sh
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
-use relativist::LockMap;
-use relativist::lock_map::Entry;
+use relativist::lock_map::{self, Entry, Stores};
+use relativist::{Boxed, Form, Inline};
 
 #[expect(dead_code, reason = "for models that take longer")]
 #[path = "../../../table/tests/loom/models.rs"]
@@ -81,16 +81,22 @@ impl Hasher for Same {
     }
 }
 
-type Map = LockMap<u64, Value, Same>;
+type Map<F = Boxed> = lock_map::Map<u64, Value, Same, F>;
+type Flat = Map<Inline>;
 
 /// Runs each action in a thread, on a map in which key 0 has the value `first`, if any. Then checks
 /// that the values that the actions return and the one in the map make the sum.
-fn check(preemptions: usize, first: Option<u64>, sum: u64, actions: &'static [fn(&Map) -> u64]) {
+fn check<F: Stores<u64, Value>>(
+    preemptions: usize,
+    first: Option<u64>,
+    sum: u64,
+    actions: &'static [fn(&Map<F>) -> u64],
+) {
     explore(preemptions, move || {
         ALIVE.set(0);
-        let map = Arc::new(Map::default());
+        let map = Arc::new(Map::<F>::default());
         first.map(|first| map.insert(0, Value::new(first)));
-        let spawn = |action: &'static fn(&Map) -> u64| {
+        let spawn = |action: &'static fn(&Map<F>) -> u64| {
             let map = Arc::clone(&map);
             thread::spawn(move || action(&map))
         };
@@ -106,7 +112,7 @@ fn check(preemptions: usize, first: Option<u64>, sum: u64, actions: &'static [fn
 }
 
 /// Adds 1 if the key is present. Returns what was *not* added, so that sums are equal.
-fn add_if_present(map: &Map) -> u64 {
+fn add_if_present<F: Form>(map: &Map<F>) -> u64 {
     match map.lock(&0) {
         Some(mut value) => {
             value.add(1);
@@ -116,11 +122,11 @@ fn add_if_present(map: &Map) -> u64 {
     }
 }
 
-fn take(map: &Map) -> u64 {
+fn take<F: Stores<u64, Value>>(map: &Map<F>) -> u64 {
     map.remove(&0).map_or(0, |mut value| value.add(0))
 }
 
-fn sweep(map: &Map) -> u64 {
+fn sweep<F: Stores<u64, Value>>(map: &Map<F>) -> u64 {
     let mut swept = 0;
     map.retain(|_, value| {
         swept += value.add(0);
@@ -129,13 +135,13 @@ fn sweep(map: &Map) -> u64 {
     swept
 }
 
-fn count(map: &Map) -> u64 {
+fn count<F: Stores<u64, Value>>(map: &Map<F>) -> u64 {
     map.entry(0).or_insert_with(|| Value::new(0)).add(1);
     0
 }
 
 /// Leaves a key vacant that is absent.
-fn ask(map: &Map) -> u64 {
+fn ask<F: Stores<u64, Value>>(map: &Map<F>) -> u64 {
     match map.entry(0) {
         Entry::Vacant(vacant) => drop(vacant),
         Entry::Occupied(mut entry) => _ = entry.get_mut().add(0),
@@ -143,38 +149,75 @@ fn ask(map: &Map) -> u64 {
     0
 }
 
-fn replace(map: &Map) -> u64 {
+fn replace<F: Stores<u64, Value>>(map: &Map<F>) -> u64 {
     map.insert(0, Value::new(5)).map_or(0, |mut value| value.add(0))
 }
 
 #[test]
 fn two_changes() {
-    check(2, Some(10), 12, &[add_if_present, add_if_present]);
+    check::<Boxed>(2, Some(10), 12, &[add_if_present, add_if_present]);
 }
 
 #[test]
 fn a_change_and_a_removal() {
-    check(2, Some(10), 11, &[take, add_if_present]);
+    check::<Boxed>(2, Some(10), 11, &[take, add_if_present]);
 }
 
 #[test]
 fn two_removals() {
-    check(2, Some(10), 10, &[take, take]);
+    check::<Boxed>(2, Some(10), 10, &[take, take]);
 }
 
 #[test]
 fn a_sweep_and_a_change() {
-    check(2, Some(10), 11, &[sweep, add_if_present]);
+    check::<Boxed>(2, Some(10), 11, &[sweep, add_if_present]);
 }
 
 #[test]
 fn entries_and_vacant_keys() {
-    check(2, None, 2, &[count, count]);
-    check(2, None, 1, &[ask, count]);
+    check::<Boxed>(2, None, 2, &[count, count]);
+    check::<Boxed>(2, None, 1, &[ask, count]);
 }
 
 #[test]
 fn an_insertion_and_a_removal() {
-    check(2, Some(10), 15, &[take, replace]);
-    check(2, Some(10), 20, &[replace, replace]);
+    check::<Boxed>(2, Some(10), 15, &[take, replace]);
+    check::<Boxed>(2, Some(10), 20, &[replace, replace]);
+}
+
+/// Adds 1 if the key is present, some time after it has locked it.
+fn add_slowly(map: &Flat) -> u64 {
+    let Some(mut value) = map.lock(&0) else { return 1 };
+    thread::yield_now();
+    value.add(1);
+    0
+}
+
+/// B13: moves the entry to a larger array, unless it is locked.
+fn grow(map: &Flat) -> u64 {
+    map.try_reserve(10).unwrap();
+    0
+}
+
+#[test]
+fn changes_and_a_growth() {
+    check(2, Some(10), 11, &[grow, add_slowly]);
+    check(1, Some(10), 12, &[grow, add_if_present, add_if_present]);
+}
+
+#[test]
+fn a_removal_and_a_growth() {
+    check(2, Some(10), 10, &[grow, take]);
+    check(1, Some(10), 11, &[grow, take, add_if_present]);
+}
+
+#[test]
+fn an_entry_and_a_growth() {
+    check(2, None, 1, &[grow, count]);
+    check(2, None, 0, &[grow, ask]);
+}
+
+#[test]
+fn a_sweep_and_a_growth() {
+    check(1, Some(10), 11, &[grow, sweep, add_if_present]);
 }

@@ -1,11 +1,15 @@
 //! Threads that change values in place, while others remove them.
 
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use relativist::LockMap;
+use relativist::lock_map;
 
+use super::Form;
 use crate::hashing::{Hashing, MIXED};
+
+type LockMap<K, V, S = RandomState> = lock_map::Map<K, V, S, Form>;
 
 /// What the threads of [`no_change_is_lost`] have added, and what was removed.
 static ADDED: AtomicU64 = AtomicU64::new(0);

@@ -10,7 +10,6 @@ use relativist_testing as _;
 mod alongside;
 #[path = "../support/hashing.rs"]
 mod hashing;
-mod lock_map;
 #[path = "../support/tracked.rs"]
 mod tracked;
 
@@ -18,6 +17,7 @@ mod tracked;
 mod boxed {
     use relativist::Boxed as Form;
     mod each;
+    mod lock_map;
 }
 
 #[path = "."]
@@ -25,6 +25,8 @@ mod inline {
     use relativist::Inline as Form;
     #[allow(clippy::duplicate_mod, reason = "it is compiled for each form")]
     mod each;
+    #[allow(clippy::duplicate_mod, reason = "as above")]
+    mod lock_map;
 }
 
 #[path = "."]

@@ -1,6 +1,6 @@
-//! [`LockMap`]: what a lock excludes, and what it does not.
+//! The lock map in one form, which is `super::Form`: what a lock excludes, and what it does not.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use relativist::LockMap;
-use relativist::lock_map::{Entry, WouldBlock};
+use relativist::Relocatable;
+use relativist::lock_map::{self, Entry, WouldBlock};
 use relativist_testing::{alone, poll, wait_until};
 
+use super::Form;
 use crate::hashing::{EQUAL, Hashing, MIXED, TOGETHER};
 use crate::in_time;
 use crate::tracked::{Tally, Tracked};
+
+type LockMap<K, V, S = RandomState> = lock_map::Map<K, V, S, Form>;
 
 /// Runs `action` on another thread, and returns a function that returns whether it has ended.
 fn begin(action: impl FnOnce() + Send + 'static) -> impl Fn() -> bool {
@@ -111,7 +114,7 @@ fn values_are_made_once() {
 
 #[test]
 fn keys_are_made_only_if_they_are_absent() {
-    #[derive(PartialEq, Eq, Hash)]
+    #[derive(PartialEq, Eq, Hash, Relocatable)]
     struct Name(String);
     static MADE: AtomicU64 = AtomicU64::new(0);
     impl From<&str> for Name {
@@ -182,6 +185,7 @@ fn sleepers_are_apart_from_those_of_the_value() {
 fn a_panic_after_waking_leaves_no_sleeper_behind() {
     thread_local!(static PANICS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
     static LOOKS: AtomicU64 = AtomicU64::new(0);
+    #[derive(Relocatable)]
     struct Key;
     impl PartialEq for Key {
         fn eq(&self, _: &Self) -> bool {
@@ -223,7 +227,7 @@ fn a_panic_after_waking_leaves_no_sleeper_behind() {
 #[test]
 fn a_key_that_changes_its_hash_is_refused() {
     static HASH: AtomicU64 = AtomicU64::new(1);
-    #[derive(PartialEq, Eq)]
+    #[derive(PartialEq, Eq, Relocatable)]
     struct Key;
     impl Hash for Key {
         fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -323,7 +327,8 @@ fn a_thread_that_waits_for_itself_is_reported() {
         unreachable!("it waits for itself");
     }
     let mut program = relativist_testing::own_program();
-    program.args(["--exact", "lock_map::a_thread_that_waits_for_itself_is_reported", "--nocapture"]);
+    let (_, module) = module_path!().split_once("::").unwrap();
+    program.args(["--exact", &format!("{module}::a_thread_that_waits_for_itself_is_reported"), "--nocapture"]);
     let mut child = program.env(CHILD, "1").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
     let line = lines.find_map(|line| line.ok().filter(|line| line.contains("that it has locked itself")));
@@ -454,5 +459,56 @@ fn nobody_waits_for_ever() {
         (0..100).for_each(|_| drop(map.lock(&1)));
         done.store(true, Relaxed);
         wait_until("the other thread to end", busy);
+    });
+}
+
+/// B13: nobody who resizes the map waits for an entry that is locked. It stays in the map, and where it
+/// is. Afterwards the map grows and shrinks on.
+#[test]
+fn resizing_does_not_wait_for_a_locked_entry() {
+    in_time(|| {
+        let map = LockMap::<u64, u64, Hashing>::with_hasher(MIXED);
+        (0..1000).for_each(|key| _ = map.insert(key, key));
+        for _ in 0..2 {
+            let mut held = map.lock(&7).unwrap();
+            let address = std::ptr::from_ref(held.value());
+            (1000..5000).for_each(|key| _ = map.insert(key, key));
+            map.try_reserve(100_000).unwrap();
+            (1000..5000).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+            map.shrink_to_fit().unwrap();
+            assert!((0..1000).filter(|key| *key != 7).all(|key| map.get_copied(&key) == Some(key)));
+            assert!(map.contains_key(&7) && map.try_lock(&7).is_err());
+            assert_eq!(std::ptr::from_ref(held.value()), address);
+            *held += 10;
+            drop(held);
+            map.try_reserve(100_000).unwrap();
+            assert!(map.capacity() > 100_000);
+            map.shrink_to_fit().unwrap();
+            assert!(map.capacity() < 10_000);
+            *map.lock(&7).unwrap() -= 10;
+        }
+        assert_eq!(map.iter().map(|value| *value).sum::<u64>(), 999 * 500);
+    });
+}
+
+/// B13: threads that sleep at an entry find it where a resize has moved it.
+#[test]
+fn sleepers_follow_an_entry_that_moves() {
+    in_time(|| {
+        for round in 0..20 {
+            let map = Arc::new(LockMap::<u64, u64>::from_iter((0..100).map(|key| (key, 0u64))));
+            let guard = map.lock(&7).unwrap();
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    let shared = Arc::clone(&map);
+                    begin(move || *shared.lock(&7).unwrap() += 1)
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(round % 5));
+            drop(guard);
+            map.try_reserve(1000 << (round % 4)).unwrap();
+            wait_until("all to lock", || threads.iter().all(|has_ended| has_ended()));
+            assert_eq!(map.get_copied(&7), Some(4));
+        }
     });
 }

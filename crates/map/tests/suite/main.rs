@@ -1,7 +1,7 @@
 //! What maps do, apart from races (`stress`) and the order of memory accesses (the models of
 //! `relativist-bucket`). The modules in `each` are compiled for each form of the map.
 //!
-//! B1 to B12 are the guarantees of `relativist_bucket::design`.
+//! B1 to B13 are the guarantees of `relativist_bucket::design`.
 #![cfg(not(relativist_loom))]
 
 use relativist_testing as _;
@@ -17,7 +17,6 @@ mod hashing;
 mod histories;
 #[path = "../support/history.rs"]
 mod history;
-mod lock_map;
 mod relocate;
 mod tasks;
 #[path = "../support/tracked.rs"]
@@ -27,6 +26,7 @@ mod tracked;
 mod boxed {
     use relativist::Boxed as Form;
     mod each;
+    mod lock_map;
 }
 
 #[path = "."]
@@ -34,6 +34,8 @@ mod inline {
     use relativist::Inline as Form;
     #[allow(clippy::duplicate_mod, reason = "it is compiled for each form")]
     mod each;
+    #[allow(clippy::duplicate_mod, reason = "as above")]
+    mod lock_map;
 }
 
 #[path = "."]

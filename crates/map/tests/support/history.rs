@@ -12,8 +12,8 @@ use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use relativist::lock_map::Entry;
-use relativist::{LockMap, Map, Stores};
+use relativist::lock_map::{self, Entry};
+use relativist::{Map, Stores};
 use relativist_testing::random::Random;
 
 /// Keys are below this, and below the number that the [`Recorder`] was given.
@@ -125,7 +125,7 @@ impl<S: BuildHasher, F: Stores<u64, u64>> Table for &Map<u64, u64, S, F> {
     }
 }
 
-impl<S: BuildHasher> Table for &LockMap<u64, u64, S> {
+impl<S: BuildHasher, F: lock_map::Stores<u64, u64>> Table for &lock_map::Map<u64, u64, S, F> {
     fn perform(&self, call: Call) -> Value {
         match call {
             Get(key) => self.get_copied(&key),

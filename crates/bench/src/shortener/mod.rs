@@ -1,6 +1,6 @@
 //! A link shortener of the size of a small service, twice: with dashmap, and moved to
-//! [`LockMap`](relativist::LockMap). The book shows the difference, and `relativist-bench compare
-//! locks --workload shortener` measures both.
+//! [`FlatLockMap`](relativist::FlatLockMap). The book shows the difference, and `relativist-bench
+//! compare locks --workload shortener` measures both.
 
 pub mod with_dashmap;
 pub mod with_relativist;

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 
 use crate::harness::hashers::Foldhash;
-use relativist::LockMap;
+use relativist::FlatLockMap;
 use relativist::lock_map::Entry;
 
-type Map<K, V> = LockMap<K, V, Foldhash>;
+type Map<K, V> = FlatLockMap<K, V, Foldhash>;
 
 /// Seconds since the start.
 pub type Time = u64;

@@ -4,7 +4,7 @@ use std::array::from_fn;
 use std::rc::Rc;
 
 use anyhow::Result;
-use relativist::LockMap;
+use relativist::{FlatLockMap, LockMap};
 
 use super::job::{Context, Job, Setting, made, shared, titles};
 use super::{Entry, Subject, Work, work};
@@ -31,6 +31,7 @@ impl Subject for Locks {
     type Candidate = Name;
     const CANDIDATES: &'static [Entry<Name>] = &[
         Entry { name: "lock-map", title: "LockMap", what: Name::LockMap },
+        Entry { name: "flat", title: "FlatLockMap", what: Name::Flat },
         Entry { name: "dashmap", title: "dashmap", what: Name::Dashmap },
         Entry { name: "scc", title: "scc::HashMap", what: Name::Scc },
     ];
@@ -56,13 +57,14 @@ impl Subject for Locks {
     type Options = ();
 
     fn takes_part(map: &Name, setting: &Setting) -> bool {
-        setting.workload != "shortener" || *map != Name::Scc
+        setting.workload != "shortener" || !matches!(map, Name::Flat | Name::Scc)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     LockMap,
+    Flat,
     Dashmap,
     Scc,
 }
@@ -106,6 +108,11 @@ impl Name {
                 records.for_each(|(key, record)| _ = map.insert(key, record));
                 Box::new(map)
             }
+            Self::Flat => {
+                let map = FlatLockMap::with_capacity_and_hasher(room, Foldhash::default());
+                records.for_each(|(key, record)| _ = map.insert(key, record));
+                Box::new(map)
+            }
             Self::Dashmap => {
                 let map = dashmap::DashMap::with_capacity_and_hasher(room, Foldhash::default());
                 records.for_each(|(key, record)| _ = map.insert(key, record));
@@ -123,7 +130,7 @@ impl Name {
         let program: Box<dyn Program> = match self {
             Self::LockMap => Box::new(with_relativist::Shortener::default()),
             Self::Dashmap => Box::new(with_dashmap::Shortener::default()),
-            Self::Scc => unreachable!("it does not take part"),
+            Self::Flat | Self::Scc => unreachable!("they do not take part"),
         };
         let codes = (0..entries).map(|index| format!("{:x}", scramble(index) >> 16)).collect();
         let links = Links { program, codes };
@@ -136,6 +143,7 @@ impl Name {
         let (room, hasher) = (entries as usize, Foldhash::default());
         let map: Box<dyn InPlace> = match self {
             Self::LockMap => Box::new(LockMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
+            Self::Flat => Box::new(FlatLockMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
             Self::Dashmap => Box::new(dashmap::DashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
             Self::Scc => Box::new(scc::HashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
         };
@@ -205,6 +213,12 @@ impl InPlace for LockMap<u64, Record, Foldhash> {
     }
 }
 
+impl InPlace for FlatLockMap<u64, Record, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        changed(keys, |key| self.lock(key).map(|mut record| record.change()).is_some())
+    }
+}
+
 impl InPlace for dashmap::DashMap<u64, Record, Foldhash> {
     fn change(&self, keys: &Keys) -> u64 {
         changed(keys, |key| self.get_mut(key).map(|mut record| record.change()).is_some())
@@ -218,6 +232,13 @@ impl InPlace for scc::HashMap<u64, Record, Foldhash> {
 }
 
 impl InPlace for LockMap<u64, u64, Foldhash> {
+    fn change(&self, keys: &Keys) -> u64 {
+        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
+        0
+    }
+}
+
+impl InPlace for FlatLockMap<u64, u64, Foldhash> {
     fn change(&self, keys: &Keys) -> u64 {
         keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
         0

@@ -1,43 +1,57 @@
 #!/usr/bin/env bash
-# Checks that take too long for .ci/run: some six hours. Run it before a release, after .ci/run.
-# With --list it only names what it runs. CONTRIBUTING.md says when it passed last.
+# Checks that take too long for .ci/run: some 90 minutes on two cores that do nothing else. Run it
+# before a release, after .ci/run, some steps of which it goes on with. With --list it only names
+# what it runs. CONTRIBUTING.md says when it passed last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:-}
+export CARGO_INCREMENTAL=0
 release=${CARGO_TARGET_DIR:-target}/release
+check="$release/relativist-check --exec '$release/relativistd -m 64'"
+torture="--package relativist-rcu --test torture_fence --test torture_membarrier"
+hot_keys="--package relativistd --lib the_top_of_a_fast_load_is_right"
 
-step() {
-  [ "$mode" != --list ] || { echo "$*"; return; }
-  echo "=== $*"
-  local start=$SECONDS
-  "$@" </dev/null
-  echo "=== $* took $((SECONDS - start)) s"
-}
+# See ci/lanes.sh. The long steps come first, and neighbours have builds of their own.
+steps=(
+  # The largest models, of which CI leaves out some, and explores others with one preemption.
+  "14400 ci/proofs.sh --slow"
+  "7200 ci/loom.sh"
+  # All tests that CI runs under sanitizers, for longer, and those of the tables, the cache, and the
+  # server's sockets.
+  "7200 ci/sanitizers.sh thread"
+  "7200 ci/sanitizers.sh address"
+  # Three schedules of each test on one busy core: most failures that depend on time show in one.
+  "7200 ci/pressure.sh 3 all"
+  # The mutations of crates that change rarely.
+  "7200 ci/mutation.sh core table papers"
+  # Tools that take minutes to build, for files that change rarely.
+  "3600 ci/release.py --dry-run packages features dependencies bills"
+  "3600 ci/chart.py"
+  # Tests with the oldest compiler, of the papers' tables on another architecture, and of counted
+  # contention.
+  "3600 ci/msrv.sh"
+  "3600 ci/aarch64.sh papers"
+  "1800 ci/competitors.sh --contention"
+  # CI runs these with fewer items, or for less time.
+  "1200 ci/scale.py 2000000"
+  "1200 ci/fuzz.sh 120"
+  "1800 env RELATIVIST_TORTURE_SECONDS=60 cargo test --release --locked $torture"
+  "3600 env RELATIVIST_HOT_KEY_WINDOWS=100 RELATIVIST_TEST_SECONDS=3500 cargo test --release --locked $hot_keys"
+  # Random commands: beside memcached, and compared with a model, while the server is replaced, too.
+  "1800 ci/differential.py 100000"
+  "1200 $check --seconds 300"
+  "1200 $check --seconds 120 --hand-over 5"
+)
+# Latencies need a machine that does nothing else: how long others wait while clients are hostile.
+alone=("1200 ci/hostile.py")
 
-[ "$mode" = --list ] || cargo build --release --locked --package relativistd --package relativist-check
-# What CI leaves out: tools that take minutes to build, for files that change rarely...
-step ci/chart.py
-step ci/release.py --dry-run packages features dependencies bills
-# ...tests with the oldest compiler and of counted contention...
-step ci/msrv.sh
-step ci/competitors.sh --contention
-step ci/aarch64.sh --all
-step ci/sanitizers.sh
-# ...the largest models, of which CI explores some with one preemption instead of two...
-step ci/proofs.sh
-step ci/loom.sh
-step ci/mutation.sh core table papers
-# ...and the tests of the protocols, the server's sockets, and the benchmarks.
-step ci/pressure.sh 10 all
-# CI runs these for less time, or with fewer items.
-step ci/scale.py 2000000
-step ci/fuzz.sh 600
-# Random commands, beside memcached; and how long others wait for a server with hostile clients.
-step ci/differential.py
-step ci/hostile.py
-step env RELATIVIST_TORTURE_SECONDS=600 RELATIVIST_TEST_SECONDS=7200 cargo test --release --locked --package relativist-rcu --test torture_fence --test torture_membarrier
-step env RELATIVIST_HOT_KEY_WINDOWS=100 RELATIVIST_TEST_SECONDS=3600 cargo test --release --locked --package relativistd --lib the_top_of_a_fast_load_is_right
-step "$release/relativist-check" --exec "$release/relativistd -m 64"
-step "$release/relativist-check" --exec "$release/relativistd -m 64" --hand-over 5 --seconds 600
-[ "$mode" = --list ] || echo "=== all of ci/extended.sh passed in $SECONDS s"
+if [ "${1:-}" = --list ]; then
+  for step in "${steps[@]}" "${alone[@]}"; do echo "${step#* }"; done
+  exit
+fi
+source ci/lanes.sh
+in_lanes 1 "1800 cargo build --release --locked --package relativistd --package relativist-check"
+in_lanes 2 "${steps[@]}"
+in_lanes 1 "${alone[@]}"
+passed
+echo "=== all of ci/extended.sh passed in $SECONDS s"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs tests for aarch64 in an emulator: RCU, the tables, the maps, the codec, and librelativist from
-# C; or with `papers` the papers' tables instead. Builds them with Debian's compilers, which are installed.
+# C; with `papers`, those of the papers' tables instead. Builds them with Debian's compilers, which
+# are installed.
 #
 # The emulator executes the instructions of the architecture, but with the memory model of the
 # machine that it runs on. So this finds what is wrong with code for this architecture, its

@@ -28,7 +28,9 @@ boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
 export CPLUS_INCLUDE_PATH=$boost/usr/include
 build=(--locked --package relativist-bench --features "liburcu,boost,segcache,foyer")
 cargo test "${build[@]}" --lib
-cargo build "${build[@]}"
+# Tests of programs need the program. `cargo build` would build dependencies again, without features
+# that only tests need.
+cargo test "${build[@]}" --test interruption --no-run
 
 program=${CARGO_TARGET_DIR:-target}/debug/relativist-bench
 messages=${CARGO_TARGET_DIR:-target}/competitors.log

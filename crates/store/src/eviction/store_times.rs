@@ -75,15 +75,15 @@ mod tests {
     #[test]
     fn ages_are_precise_to_a_sixteenth_and_marks_are_few() {
         let times = StoreTimes::new();
-        let (start, end) = (1000, 1_000_000);
+        let (start, end) = (1000, 200_000);
         (start..=end).for_each(|second| times.note(u64::from(second), second));
         let guard = relativist_rcu::read();
-        for stored in [start, start + 7, 500_000, 900_000, end - 1000, end - 20, end - 1, end] {
+        for stored in [start, start + 7, 100_000, 180_000, end - 1000, end - 20, end - 1, end] {
             let (age, real) = (times.age(u64::from(stored), end, &guard), end - stored);
             assert!(age <= real && real - age <= real / PRECISION, "{age} for {real}");
         }
         let marks = times.marks.read(&guard).len();
-        assert!(marks < 450, "{marks}");
+        assert!(marks < 300, "{marks}");
         assert_eq!(times.age(u64::from(end) + 1, end + 3, &guard), 0, "stored since");
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that take too long for .ci/run: some 90 minutes on two cores that do nothing else. Run it
+# Checks that take too long for .ci/run. They should take some 90 minutes on two idle cores. Run it
 # before a release, after .ci/run, some steps of which it goes on with. With --list it only names
 # what it runs. CONTRIBUTING.md says when it passed last.
 set -euo pipefail
@@ -9,6 +9,7 @@ export CARGO_INCREMENTAL=0
 release=${CARGO_TARGET_DIR:-target}/release
 check="$release/relativist-check --exec '$release/relativistd -m 64'"
 torture="--package relativist-rcu --test torture_fence --test torture_membarrier"
+maps="--package relativist --test suite --test panic_safety"
 hot_keys="--package relativistd --lib the_top_of_a_fast_load_is_right"
 
 # See ci/lanes.sh. The long steps come first, and neighbours have builds of their own.
@@ -36,6 +37,7 @@ steps=(
   "1200 ci/scale.py 2000000"
   "1200 ci/fuzz.sh 120"
   "1800 env RELATIVIST_TORTURE_SECONDS=60 cargo test --release --locked $torture"
+  "1800 env RELATIVIST_MODEL_CASES=600 RELATIVIST_PANIC_SHARE=16 RELATIVIST_TEST_SECONDS=1700 cargo test --locked $maps -- model:: sets:: survive_each_panic"
   "3600 env RELATIVIST_HOT_KEY_WINDOWS=100 RELATIVIST_TEST_SECONDS=3500 cargo test --release --locked $hot_keys"
   # Random commands: beside memcached, and compared with a model, while the server is replaced, too.
   "1800 ci/differential.py 100000"

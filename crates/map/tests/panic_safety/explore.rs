@@ -1,6 +1,7 @@
 //! Makes each call of user code in an operation panic in turn, and checks what is left.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -203,7 +204,9 @@ impl Drop for Reader {
     }
 }
 
-/// Makes each call of user code in an operation panic in turn. Returns the number of panics.
+/// Makes calls of user code in an operation panic in turn: each call at rest, and during a growth
+/// each that comes later than the last by one part in `RELATIVIST_PANIC_SHARE`. Returns the number
+/// of panics.
 fn explore<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setting) -> u64 {
     let bench = Bench::current();
     let attempt = |n| {
@@ -218,6 +221,7 @@ fn explore<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setti
         bench.tally.assert_live(before);
         (fired, now)
     };
+    let share = env::var("RELATIVIST_PANIC_SHARE").map_or(2, |text| text.parse().expect("a number"));
     let before = contents(&S::new());
     let (_, after) = attempt(u64::MAX);
     let (mut n, mut panics) = (1, 0);
@@ -232,7 +236,7 @@ fn explore<S: Subject>(&(name, effect, operation): &Operation<S>, setting: Setti
         }
         panics += 1;
         // During a growth, an operation that helps has many calls that are alike.
-        n += if setting == Setting::AtRest { 1 } else { 1 + n / 4 };
+        n += if setting == Setting::AtRest { 1 } else { 1 + n / share };
     }
 }
 

@@ -328,9 +328,11 @@ fn check(hashing: Hashing) {
     });
 }
 
-/// Runs a test on random input, the same each time.
+/// Runs a test on random input, the same each time. `RELATIVIST_MODEL_CASES` sets the number of
+/// inputs.
 pub fn run<S: Strategy>(strategy: &S, test: impl Fn(S::Value)) {
-    let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+    let cases = std::env::var("RELATIVIST_MODEL_CASES").map_or(60, |count| count.parse().expect("a number"));
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let pass = |value| {
         test(value);

@@ -1,15 +1,16 @@
 //! All operations of lock maps that call user code.
 
 use rayon::prelude::*;
-use relativist::LockMap;
-use relativist::lock_map::Entry;
+use relativist::lock_map::{self, Entry};
 
-use crate::boxed::explore::{Subject, test};
-use crate::boxed::operations::Effect::{Entries, Step};
-use crate::boxed::operations::{Operation, key, new};
+use super::Form;
+use super::explore::{Subject, test};
+use super::operations::Effect::{Entries, Step};
+use super::operations::{Operation, key, new};
 use crate::parts::{Name, Part, Ticking, in_pool, tick, ticked};
 
-type Map<K = Part, V = Part> = LockMap<K, V, Ticking>;
+type Map<K = Part, V = Part> = lock_map::Map<K, V, Ticking, Form>;
+type OccupiedEntry<'m> = lock_map::OccupiedEntry<'m, Part, Part, Ticking, Form>;
 
 impl Subject for Map {
     fn new() -> Self {
@@ -49,18 +50,6 @@ impl Subject for Map {
         if self.len() < 100 {
             self.shrink_to_fit().unwrap();
         }
-    }
-}
-
-impl From<&Name> for Part {
-    fn from(name: &Name) -> Self {
-        ticked(Self::new(name.0))
-    }
-}
-
-impl Default for Part {
-    fn default() -> Self {
-        made()
     }
 }
 
@@ -159,11 +148,12 @@ const LOCK_MAP: &[Operation<Map>] = &[
     }),
 ];
 
-fn occupied<R>(map: &Map, act: impl FnOnce(relativist::lock_map::OccupiedEntry<'_, Part, Part, Ticking>) -> R) -> R {
+fn occupied<R>(map: &Map, act: impl FnOnce(OccupiedEntry<'_>) -> R) -> R {
     let Entry::Occupied(entry) = map.entry(key(1)) else { panic!("it is in the map") };
     act(entry)
 }
 
+#[allow(dead_code, reason = "used for one form")]
 pub fn names() -> impl Iterator<Item = &'static str> {
     LOCK_MAP.iter().map(|(name, ..)| *name)
 }

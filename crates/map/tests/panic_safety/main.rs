@@ -18,7 +18,6 @@
 use relativist_testing as _;
 
 mod coverage;
-mod locks;
 mod parts;
 #[allow(dead_code, reason = "for other test binaries")]
 #[path = "../support/tracked.rs"]
@@ -27,12 +26,13 @@ mod tracked;
 #[path = "."]
 mod boxed {
     use relativist::Boxed as Form;
-    pub mod explore;
-    pub mod operations;
+    mod explore;
+    mod locks;
+    mod operations;
 
     pub fn names() -> impl Iterator<Item = &'static str> {
         let of_maps = operations::MAP.iter().map(|(name, ..)| *name);
-        of_maps.chain(operations::SET.iter().map(|(name, ..)| *name))
+        of_maps.chain(operations::SET.iter().map(|(name, ..)| *name)).chain(locks::names())
     }
 }
 
@@ -41,6 +41,8 @@ mod inline {
     use relativist::Inline as Form;
     #[allow(clippy::duplicate_mod, reason = "it is compiled for each form")]
     mod explore;
+    #[allow(clippy::duplicate_mod, reason = "as above")]
+    mod locks;
     #[allow(clippy::duplicate_mod, reason = "as above")]
     mod operations;
 }

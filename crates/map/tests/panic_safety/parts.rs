@@ -104,6 +104,18 @@ impl Part {
 // SAFETY: numbers and a reference.
 unsafe impl Relocatable for Part {}
 
+impl From<&Name> for Part {
+    fn from(name: &Name) -> Self {
+        ticked(Self::new(name.0))
+    }
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        ticked(Self::new(1000))
+    }
+}
+
 impl PartialEq for Part {
     fn eq(&self, other: &Self) -> bool {
         tick();

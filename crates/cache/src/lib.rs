@@ -37,6 +37,7 @@ mod expiry;
 mod flight;
 mod ghosts;
 mod iter;
+mod lead;
 mod limit;
 mod load;
 #[cfg(all(test, relativist_loom))]

@@ -132,7 +132,8 @@ pub const CRATES: &[Crate] = &[
             "expiry flight queues",
             "shard",
             "(builder core iter update self)",
-            "compute load",
+            "compute lead",
+            "load",
         ],
         forbidden: &[ATOMICS],
         ..CRATE

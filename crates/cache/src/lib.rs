@@ -37,6 +37,7 @@ mod expiry;
 mod flight;
 mod ghosts;
 mod iter;
+mod key;
 mod lead;
 mod limit;
 mod load;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use equivalent::Equivalent;
 use relativist_bucket as bucket;
 use relativist_rcu::{is_reading, read};
 
@@ -15,6 +16,7 @@ use super::Cache;
 use super::core::Core;
 use super::expiry::Purpose;
 use super::flight::{Flight, Landed, Outcome, PATIENCE, Wait};
+use super::key::{Borrowed, KeySource, Owned};
 use super::lead::{Lead, Load};
 use super::node::Lifespan;
 use super::with_core;
@@ -108,7 +110,59 @@ where
     where
         E: Send + Sync + 'static,
     {
-        with_core!(self, core => core.load(key, |_| false, load))
+        with_core!(self, core => core.load(Owned(key), |_| false, load))
+    }
+
+    /// Like [`Cache::get_or_insert_with`], by reference: converts it to a key only for a load. So a
+    /// hit allocates nothing.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::get_or_insert_with`]. Panics also if the conversion returns another key.
+    ///
+    /// ```
+    /// let lengths = relativist_cache::Cache::<String, usize>::new(1000);
+    /// assert_eq!(lengths.get_or_insert_with_ref("seven", || "seven".len()), 5);
+    /// assert_eq!(lengths.get_or_insert_with_ref("seven", || unreachable!("it is present")), 5);
+    /// ```
+    #[doc(alias = "get_with_by_ref")]
+    pub fn get_or_insert_with_ref<'q, Q>(&self, key: &'q Q, load: impl FnOnce() -> V) -> V
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+    {
+        infallible(self.get_or_try_insert_with_ref(key, || Ok::<V, Infallible>(load())))
+    }
+
+    /// Like [`Cache::get_or_try_insert_with`], by reference; see
+    /// [`Cache::get_or_insert_with_ref`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Cache::get_or_try_insert_with`].
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::get_or_insert_with_ref`].
+    ///
+    /// ```
+    /// let numbers = relativist_cache::Cache::<String, u32>::new(1000);
+    /// let number = |text: &str| numbers.get_or_try_insert_with_ref(text, || text.parse());
+    /// assert_eq!(number("12"), Ok(12));
+    /// assert!(number("dozen").is_err());
+    /// ```
+    #[doc(alias = "try_get_with_by_ref")]
+    pub fn get_or_try_insert_with_ref<'q, Q, E>(
+        &self,
+        key: &'q Q,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, Arc<E>>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+        E: Send + Sync + 'static,
+    {
+        with_core!(self, core => core.load(Borrowed::new(key), |_| false, load))
     }
 
     /// Like [`Cache::get_or_insert_with`], but also loads if `is_stale` returns true for the value
@@ -132,7 +186,7 @@ where
     #[doc(alias = "get_with_if")]
     pub fn get_or_refresh_with(&self, key: K, is_stale: impl Fn(&V) -> bool, load: impl FnOnce() -> V) -> V {
         let load = || Ok::<V, Infallible>(load());
-        infallible(with_core!(self, core => core.load(key, is_stale, load)))
+        infallible(with_core!(self, core => core.load(Owned(key), is_stale, load)))
     }
 
     /// Returns a clone of the value of a key. If the key is missing, inserts the result of the
@@ -172,7 +226,60 @@ where
         F: Future<Output = Result<V, E>>,
         E: Send + Sync + 'static,
     {
-        with_core!(self, core => core.load_async(key, |_| false, load).await)
+        with_core!(self, core => core.load_async(Owned(key), |_| false, load).await)
+    }
+
+    /// Like [`Cache::get_or_insert_async`], by reference: converts it to a key only for a load. So
+    /// a hit allocates nothing.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the conversion returns another key.
+    ///
+    /// ```
+    /// use relativist_cache::Cache;
+    /// # async fn fetch(url: &str) -> String { url.into() }
+    /// async fn page(pages: &Cache<String, String>, url: &str) -> String {
+    ///     pages.get_or_insert_async_ref(url, || fetch(url)).await
+    /// }
+    /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    /// # let pages = Cache::new(10);
+    /// # assert_eq!(runtime.block_on(runtime.spawn(async move { page(&pages, "/").await })).unwrap(), "/");
+    /// ```
+    #[doc(alias = "get_with_by_ref")]
+    pub async fn get_or_insert_async_ref<'q, Q, F>(&self, key: &'q Q, load: impl FnOnce() -> F) -> V
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+        F: Future<Output = V>,
+    {
+        let load = || async { Ok::<V, Infallible>(load().await) };
+        infallible(self.get_or_try_insert_async_ref(key, load).await)
+    }
+
+    /// Like [`Cache::get_or_try_insert_async`], by reference; see
+    /// [`Cache::get_or_insert_async_ref`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Cache::get_or_try_insert_async`].
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::get_or_insert_async_ref`].
+    #[doc(alias = "try_get_with_by_ref")]
+    pub async fn get_or_try_insert_async_ref<'q, Q, F, E>(
+        &self,
+        key: &'q Q,
+        load: impl FnOnce() -> F,
+    ) -> Result<V, Arc<E>>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+        K: From<&'q Q>,
+        F: Future<Output = Result<V, E>>,
+        E: Send + Sync + 'static,
+    {
+        with_core!(self, core => core.load_async(Borrowed::new(key), |_| false, load).await)
     }
 
     /// Like [`Cache::get_or_refresh_with`], for tasks.
@@ -184,7 +291,7 @@ where
         load: impl FnOnce() -> F,
     ) -> V {
         let load = || async { Ok::<V, Infallible>(load().await) };
-        infallible(with_core!(self, core => core.load_async(key, is_stale, load).await))
+        infallible(with_core!(self, core => core.load_async(Owned(key), is_stale, load).await))
     }
 }
 
@@ -236,22 +343,22 @@ where
 {
     fn load<E: Send + Sync + 'static>(
         &self,
-        key: K,
+        mut key: impl KeySource<K>,
         is_stale: impl Fn(&V) -> bool,
         load: impl FnOnce() -> Result<V, E>,
     ) -> Result<V, Arc<E>> {
-        let hash = self.hash(&key);
-        let mut found = self.look(hash, &key, &is_stale, true);
+        let hash = self.hash(key.query());
+        let mut found = self.look(hash, key.query(), &is_stale, true);
         let mut caller = Caller { thread: Some(thread::current().id()), patience: PATIENCE };
         let result = loop {
-            match self.step(found, hash, &key, &is_stale, &caller) {
+            match self.step(found, hash, &mut key, &is_stale, &caller) {
                 Step::Return(value) => break Ok(value),
-                Step::Load(lead, old) => return Load::new(self).finish(lead, key, load(), old),
-                Step::LoadAlone => return Load::new(self).finish_alone(key, load()),
+                Step::Load(lead, old) => return Load::new(self).finish(lead, key.take(), load(), old),
+                Step::LoadAlone => return Load::new(self).finish_alone(key.take(), load()),
                 Step::Wait(mut wait) => {
                     let landed = wait.block();
                     caller.patience = landed.patience_after(wait.flight.patience);
-                    match self.landed(landed, &wait, &key, &is_stale) {
+                    match self.landed(landed, &wait, key.query(), &is_stale) {
                         Ok(next) => found = next,
                         Err(error) => break Err(error),
                     }
@@ -265,7 +372,7 @@ where
 
     async fn load_async<F, E>(
         &self,
-        key: K,
+        mut key: impl KeySource<K>,
         is_stale: impl Fn(&V) -> bool,
         load: impl FnOnce() -> F,
     ) -> Result<V, Arc<E>>
@@ -273,11 +380,11 @@ where
         F: Future<Output = Result<V, E>>,
         E: Send + Sync + 'static,
     {
-        let hash = self.hash(&key);
-        let mut found = self.look(hash, &key, &is_stale, true);
+        let hash = self.hash(key.query());
+        let mut found = self.look(hash, key.query(), &is_stale, true);
         let mut caller = Caller { thread: None, patience: PATIENCE };
         let result = loop {
-            match self.step(found, hash, &key, &is_stale, &caller) {
+            match self.step(found, hash, &mut key, &is_stale, &caller) {
                 Step::Return(value) => break Ok(value),
                 Step::Load(lead, old) => {
                     let timed = Load::new(self);
@@ -285,16 +392,16 @@ where
                         let mut loader = pin!(load());
                         poll_fn(|context| lead.flight.poll(loader.as_mut(), context)).await
                     };
-                    return timed.finish(lead, key, loaded, old);
+                    return timed.finish(lead, key.take(), loaded, old);
                 }
                 Step::LoadAlone => {
                     let timed = Load::new(self);
-                    return timed.finish_alone(key, load().await);
+                    return timed.finish_alone(key.take(), load().await);
                 }
                 Step::Wait(mut wait) => {
                     let landed = poll_fn(|context| wait.poll(context)).await;
                     caller.patience = landed.patience_after(wait.flight.patience);
-                    match self.landed(landed, &wait, &key, &is_stale) {
+                    match self.landed(landed, &wait, key.query(), &is_stale) {
                         Ok(next) => found = next,
                         Err(error) => break Err(error),
                     }
@@ -311,7 +418,7 @@ where
         &self,
         found: Found<V>,
         hash: bucket::Hash,
-        key: &K,
+        key: &mut impl KeySource<K>,
         is_stale: impl Fn(&V) -> bool,
         caller: &Caller,
     ) -> Step<'_, K, V, S, L> {
@@ -329,7 +436,7 @@ where
             }
             (Boarding::Lead(lead), Some(old)) => Step::Load(lead, Some(old)),
             // Another load may have landed since.
-            (Boarding::Lead(lead), None) => match self.look(hash, key, is_stale, false) {
+            (Boarding::Lead(lead), None) => match self.look(hash, key.query(), is_stale, false) {
                 Found::Fresh(value) | Found::Old(value) => Step::Return(value),
                 Found::Nothing => Step::Load(lead, None),
             },
@@ -337,7 +444,13 @@ where
     }
 
     /// Looks a key up. `counts` says whether this is a lookup of the program.
-    fn look(&self, hash: bucket::Hash, key: &K, is_stale: impl Fn(&V) -> bool, counts: bool) -> Found<V> {
+    fn look<Q: Equivalent<K> + ?Sized>(
+        &self,
+        hash: bucket::Hash,
+        key: &Q,
+        is_stale: impl Fn(&V) -> bool,
+        counts: bool,
+    ) -> Found<V> {
         let guard = read();
         let purpose = if counts { Purpose::Hit } else { Purpose::Peek };
         let node = self.find(hash, key, purpose, &guard).filter(|node| !is_stale(&node.value));
@@ -360,8 +473,8 @@ where
     /// # Panics
     ///
     /// Panics if the thread would wait for itself.
-    fn board(&self, hash: bucket::Hash, key: &K, caller: &Caller) -> Boarding<'_, K, V, S, L> {
-        let new = Flight::new(hash, key.clone(), caller.thread, caller.patience);
+    fn board(&self, hash: bucket::Hash, key: &mut impl KeySource<K>, caller: &Caller) -> Boarding<'_, K, V, S, L> {
+        let new = Flight::new(hash, key.copy(), caller.thread, caller.patience);
         let index = self.shard_of(hash);
         // Loads of other keys with this hash.
         let mut different: Vec<Arc<Flight<K, V>>> = Vec::new();
@@ -381,7 +494,7 @@ where
             }
             // Keys are compared outside of the lock.
             for flight in same_hash {
-                if flight.key != *key {
+                if !key.query().equivalent(&flight.key) {
                     different.push(flight);
                     continue;
                 }
@@ -396,13 +509,17 @@ where
 
     /// Returns what one has found who has waited for a load, or its error. If the leader is
     /// forgotten, cancels the load.
-    fn landed<E: Send + Sync + 'static>(
+    fn landed<Q, E>(
         &self,
         landed: Landed<V>,
         wait: &Wait<K, V>,
-        key: &K,
+        key: &Q,
         is_stale: impl Fn(&V) -> bool,
-    ) -> Result<Found<V>, Arc<E>> {
+    ) -> Result<Found<V>, Arc<E>>
+    where
+        Q: Equivalent<K> + ?Sized,
+        E: Send + Sync + 'static,
+    {
         match landed {
             Landed::With(Outcome::Value(value)) if !is_stale(&value) => return Ok(Found::Fresh(value)),
             Landed::With(Outcome::Failed(error)) => {

@@ -3,6 +3,7 @@
 use relativist_testing as _;
 
 mod auto_traits;
+mod by_reference;
 mod compute;
 mod expiry;
 mod history;

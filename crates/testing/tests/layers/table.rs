@@ -127,7 +127,7 @@ pub const CRATES: &[Crate] = &[
         folder: "cache",
         uses: &["relativist-core", "relativist-rcu", "relativist-bucket"],
         layers: &[
-            "cause ghosts limit node stats table",
+            "cause ghosts key limit node stats table",
             "background",
             "expiry flight queues",
             "shard",

@@ -45,7 +45,8 @@ use super::with_core;
 ///
 /// If entries are [refreshed](super::Builder::refresh_after) and one is old enough, the first
 /// caller that finds it calls its loader, while others get the old value. If the loader fails, its
-/// caller gets the old value, too.
+/// caller gets the old value, too. A value that the caller itself finds
+/// [stale](Cache::get_or_try_refresh_with) is never returned in place of an error.
 ///
 /// # Futures that are not polled
 ///
@@ -185,8 +186,41 @@ where
     /// ```
     #[doc(alias = "get_with_if")]
     pub fn get_or_refresh_with(&self, key: K, is_stale: impl Fn(&V) -> bool, load: impl FnOnce() -> V) -> V {
-        let load = || Ok::<V, Infallible>(load());
-        infallible(with_core!(self, core => core.load(Owned(key), is_stale, load)))
+        infallible(self.get_or_try_refresh_with(key, is_stale, || Ok::<V, Infallible>(load())))
+    }
+
+    /// Like [`Cache::get_or_refresh_with`], but `load` may fail. Then the cache keeps the stale
+    /// value, and [`Cache::peek`] returns it, for example to use it in place of the error. The next
+    /// call that finds it stale loads again.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `load`, or of the loader of the caller for which this one has waited.
+    ///
+    /// # Panics
+    ///
+    /// See [`Cache::get_or_insert_with`].
+    ///
+    /// ```
+    /// use relativist_cache::Cache;
+    ///
+    /// let versions: Cache<&str, u32> = Cache::new(1000);
+    /// let at_least = |least, latest| versions.get_or_try_refresh_with("schema", |version| *version < least, || latest);
+    /// assert_eq!(at_least(1, Ok(1)), Ok(1));
+    /// assert_eq!(*at_least(2, Err("no answer")).unwrap_err(), "no answer");
+    /// assert_eq!(versions.peek("schema"), Some(1));
+    /// assert_eq!(at_least(2, Ok(2)), Ok(2));
+    /// ```
+    pub fn get_or_try_refresh_with<E>(
+        &self,
+        key: K,
+        is_stale: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> Result<V, E>,
+    ) -> Result<V, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+    {
+        with_core!(self, core => core.load(Owned(key), is_stale, load))
     }
 
     /// Returns a clone of the value of a key. If the key is missing, inserts the result of the
@@ -291,7 +325,26 @@ where
         load: impl FnOnce() -> F,
     ) -> V {
         let load = || async { Ok::<V, Infallible>(load().await) };
-        infallible(with_core!(self, core => core.load_async(Owned(key), is_stale, load).await))
+        infallible(self.get_or_try_refresh_async(key, is_stale, load).await)
+    }
+
+    /// Like [`Cache::get_or_try_refresh_with`], for tasks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the future, or of the loader of the caller for which this one has
+    /// waited.
+    pub async fn get_or_try_refresh_async<F, E>(
+        &self,
+        key: K,
+        is_stale: impl Fn(&V) -> bool,
+        load: impl FnOnce() -> F,
+    ) -> Result<V, Arc<E>>
+    where
+        F: Future<Output = Result<V, E>>,
+        E: Send + Sync + 'static,
+    {
+        with_core!(self, core => core.load_async(Owned(key), is_stale, load).await)
     }
 }
 

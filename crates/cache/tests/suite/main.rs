@@ -12,5 +12,6 @@ mod interleaved;
 mod limit;
 mod load;
 mod operations;
+mod refresh;
 mod stress;
 mod waiting;

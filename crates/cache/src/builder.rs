@@ -11,6 +11,7 @@ use super::cause::RemovalCause;
 use super::core::{Core, Listener, Weigher};
 use super::expiry::Expiry;
 use super::node::Lifespan;
+use super::shard::IsInUse;
 use super::stats::Recorder;
 use super::{AnyCore, Cache};
 
@@ -42,6 +43,7 @@ pub struct Builder<K, V, S = RandomState> {
     weigher: Option<Weigher<K, V>>,
     listener: Option<Listener<K, V>>,
     expiry: Expiry<K, V>,
+    is_in_use: Option<IsInUse<V>>,
     records: bool,
     hasher: S,
 }
@@ -54,6 +56,7 @@ impl<K, V> Builder<K, V> {
             weigher: None,
             listener: None,
             expiry: Expiry::new(),
+            is_in_use: None,
             records: false,
             hasher: RandomState::new(),
         }
@@ -139,8 +142,8 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets the hasher. The default is [`RandomState`], which is slow, but protects against keys
     /// that are chosen to collide.
     pub fn hasher<T>(self, hasher: T) -> Builder<K, V, T> {
-        let Self { capacity, estimated_entries, weigher, listener, expiry, records, hasher: _ } = self;
-        Builder { capacity, estimated_entries, weigher, listener, expiry, records, hasher }
+        let Self { capacity, estimated_entries, weigher, listener, expiry, is_in_use, records, hasher: _ } = self;
+        Builder { capacity, estimated_entries, weigher, listener, expiry, is_in_use, records, hasher }
     }
 
     /// Makes the cache count hits and misses, for [`Cache::stats`]. That adds about a nanosecond to
@@ -176,6 +179,7 @@ impl<K, V, S> Builder<K, V, S> {
         core.weigher = self.weigher;
         core.listener = self.listener;
         core.expiry = self.expiry.started();
+        core.is_in_use = self.is_in_use;
         core.recorder = self.records.then(Recorder::new);
         let core = Arc::new(core);
         let own = Arc::downgrade(&core) as Weak<dyn Swept>;
@@ -297,6 +301,43 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets the clock by which entries expire, for tests. [`Instant::now`] by default.
     pub fn clock(mut self, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         self.expiry.clock = Some(Box::new(clock));
+        self
+    }
+}
+
+/// Options of values in an `Arc`.
+impl<K, T: ?Sized, S> Builder<K, Arc<T>, S> {
+    /// Keeps entries that are in use: no insertion evicts an entry while its value has other
+    /// owners, such as callers that still have a clone. So as long as somebody has a value, lookups
+    /// find the same one. Costs nothing in hits.
+    ///
+    /// When the turn of an entry in use comes, it stays, as if it had been requested. If an
+    /// insertion finds 256 entries in use in each shard, or fewer if there are no more, and no
+    /// other entry, it gives up. Then the new entry is not kept, as if it were heavier than the
+    /// whole cache; [`Cache::try_insert`] gives it back, and functions that load return it.
+    ///
+    /// Entries in use leave the cache if they expire, or if the program replaces or removes them.
+    /// [`Cache::set_capacity`] evicts them if there are no others. A [`Weak`] is no owner, nor is
+    /// a reference from [`Cache::get_ref`]. An entry that is found at the moment when it is evicted
+    /// leaves the cache even so.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use relativist_cache::Cache;
+    ///
+    /// let pools: Cache<u32, Arc<str>> = Cache::builder().capacity(2).keep_in_use().build();
+    /// let used = pools.get_or_insert_with(1, || "a pool".into());
+    /// (2..100).for_each(|n| pools.insert(n, "another pool".into()));
+    /// assert!(pools.get(&1).is_some_and(|pool| Arc::ptr_eq(&pool, &used)));
+    ///
+    /// let also_used = pools.get_or_insert_with(100, || "a pool".into());
+    /// assert!(pools.try_insert(101, "no room".into()).is_err());
+    /// drop(also_used);
+    /// assert!(pools.try_insert(101, "a pool".into()).is_ok());
+    /// ```
+    #[doc(alias = "is_pinned")]
+    pub fn keep_in_use(mut self) -> Self {
+        self.is_in_use = Some(|value| Arc::strong_count(value) > 1);
         self
     }
 }

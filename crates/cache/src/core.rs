@@ -37,7 +37,7 @@ use super::expiry::{Expiry, Purpose};
 use super::flight::Flight;
 use super::limit::Limit;
 use super::node::{Lifespan, NEVER, Node, NodePtr, Times};
-use super::shard::{Compared, Locked, Shard, free_all};
+use super::shard::{Compared, IsInUse, Locked, Shard, free_all};
 use super::stats::{LoadCounts, Recorder, Stats};
 use super::table::Table;
 use super::update::{Room, Update, is_in_user_code};
@@ -58,6 +58,8 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     pub(super) weigher: Option<Weigher<K, V>>,
     pub(super) listener: Option<Listener<K, V>>,
     pub(super) expiry: Option<Expiry<K, V>>,
+    /// Entries whose values are in use are not evicted.
+    pub(super) is_in_use: Option<IsInUse<V>>,
     pub(super) recorder: Option<Recorder>,
     pub(super) loads: LoadCounts,
     pub(super) limit: Limit,
@@ -116,7 +118,7 @@ pub(super) struct Made<K, V, L> {
 pub(super) enum Unput<K, V, L> {
     /// Its condition is not met.
     Refused(Made<K, V, L>),
-    /// It is heavier than the capacity.
+    /// It is heavier than the capacity, or than what entries in use leave of it.
     TooHeavy(Made<K, V, L>),
 }
 
@@ -134,6 +136,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             weigher: None,
             listener: None,
             expiry: None,
+            is_in_use: None,
             recorder: None,
             loads: LoadCounts::default(),
             limit: Limit::new(capacity),
@@ -364,15 +367,21 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         free()
     }
 
-    /// Changes the capacity. Evicts entries until they fit.
+    /// Changes the capacity. Evicts entries until they fit; those that are in use when no shard has
+    /// others any more.
     pub(super) fn set_capacity(&self, capacity: u64) {
         let mut shards = (0..self.shards.len()).cycle();
         let now = self.now();
+        // The number of shards in a row in which there was nothing to evict.
+        let mut fruitless = 0;
         while !self.limit.try_set_capacity(capacity) {
             let mut update = self.update();
             let index = shards.next().expect("there is a shard");
+            let spares = fruitless < self.shards.len();
+            let is_evicted = update.evict_one(index, now, spares);
+            fruitless = if is_evicted && spares { 0 } else { fruitless + 1 };
             // If nothing is left, other threads are about to insert or to remove entries.
-            if !update.evict_one(index, now) && self.len() == 0 {
+            if !is_evicted && self.len() == 0 {
                 drop(update);
                 yield_now();
             }
@@ -533,10 +542,9 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
             let room = self.make_room(&mut locked, index, missing, old, now);
             if room != Room::Enough {
                 locked.unlock();
-                if room == Room::NoneHere && !self.evict_elsewhere(index, missing, now) {
-                    // Other threads are about to insert or to remove entries.
+                if !self.make_more_room(room, index, missing, now) {
                     self.reservation.release();
-                    yield_now();
+                    return Err(Unput::TooHeavy(made));
                 }
                 continue;
             }

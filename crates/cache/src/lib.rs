@@ -109,8 +109,10 @@ pub use self::stats::Stats;
 /// ratio of their weights. The hash of an entry that fails its probation is remembered for a while.
 /// If the key comes back in this time, it is protected at once.
 ///
-/// So entries that are requested once, as in a scan, do not displace those that are in use, and
-/// entries that are no longer requested leave in the end.
+/// So entries that are requested once, as in a scan, do not displace those that are requested
+/// often, and entries that are no longer requested leave in the end.
+///
+/// Values in an `Arc` may [stay as long as the program has them](Builder::keep_in_use).
 ///
 /// # Expiry
 ///
@@ -127,7 +129,7 @@ pub use self::stats::Stats;
 /// | hit | wait-free, apart from `clone` | a lookup in a hash table; the first hit after a look of the eviction sets a mark |
 /// | miss | wait-free | a lookup |
 /// | insertion | blocks on updates of the same shard | a lookup, an allocation and a short lock |
-/// | eviction | under the lock of the insertion | looks at one entry on average, and at 257 at most |
+/// | eviction | under the lock of the insertion | looks at one entry on average, and at 257 at most (and at 256 [in use](Builder::keep_in_use)) |
 /// | removal | as insertions | a lookup and a short lock |
 /// | [`compute`](Cache::compute) | as insertions; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
 /// | [load](Cache::get_or_insert_with) | blocks while another thread loads the same key | a miss, the loader, an insertion |
@@ -197,7 +199,8 @@ impl<K, V, S> Clone for Cache<K, V, S> {
 impl<K, V, S> UnwindSafe for Cache<K, V, S> {}
 impl<K, V, S> RefUnwindSafe for Cache<K, V, S> {}
 
-/// The error for an entry that is heavier than the cache. Contains the entry.
+/// The error for an entry for which a cache has no room: it is heavier than the whole cache, or
+/// than what [entries in use](Builder::keep_in_use) leave of it. Contains the entry.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TooHeavy<K, V> {
@@ -217,7 +220,7 @@ impl<K, V> fmt::Debug for TooHeavy<K, V> {
 
 impl<K, V> fmt::Display for TooHeavy<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an entry of weight {} is heavier than the cache", self.weight)
+        write!(f, "the cache has no room for an entry of weight {}", self.weight)
     }
 }
 
@@ -414,8 +417,9 @@ where
     /// Sets the value of a key. Evicts other entries if there is no room. The previous value of the
     /// key is found until the new one replaces it, unless another insertion evicts it meanwhile.
     ///
-    /// An entry that is heavier than the whole cache is dropped. The previous value of the key is
-    /// removed even so, because it is out of date. [`Cache::try_insert`] gives the entry back.
+    /// An entry that is heavier than the whole cache is dropped, and so is one for which [entries in
+    /// use](Builder::keep_in_use) leave no room. The previous value of the key is removed even so,
+    /// because it is out of date. [`Cache::try_insert`] gives the entry back.
     ///
     /// If the key is being loaded, the value that is loaded does not replace this one, and those
     /// that wait for the load look the key up again.
@@ -437,8 +441,9 @@ where
     ///
     /// # Errors
     ///
-    /// Returns the entry if it is heavier than the whole cache. The previous value of the key is
-    /// removed, because it is out of date.
+    /// Returns the entry if it is heavier than the whole cache, or [entries in
+    /// use](Builder::keep_in_use) leave no room for it. The previous value of the key is removed,
+    /// because it is out of date.
     ///
     /// # Panics
     ///
@@ -587,7 +592,8 @@ where
     }
 
     /// Changes the capacity. If it becomes smaller, evicts entries until the rest fits, and lowers
-    /// the capacity step by step with the weight.
+    /// the capacity step by step with the weight. Evicts [entries in use](Builder::keep_in_use)
+    /// last.
     ///
     /// # Panics
     ///

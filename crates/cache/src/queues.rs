@@ -21,6 +21,9 @@ use super::ghosts::Ghosts;
 /// visited or not, so that its cost is bounded.
 const MAX_MOVES: usize = 256;
 
+/// The maximum number of entries in use that an eviction sets aside. After that it gives up.
+const MAX_ASIDE: usize = 256;
+
 /// The number of entries of a shard from which on [`Queues::prefetch`] pays. Fewer are in the
 /// processor's cache.
 const MIN_PREFETCHED: usize = 8;
@@ -125,6 +128,16 @@ pub(super) struct Look {
     /// Whether it was visited since the last look.
     pub(super) is_visited: bool,
     pub(super) has_expired: bool,
+    /// Whether it must not be evicted. An expired entry may be.
+    pub(super) is_in_use: bool,
+}
+
+/// Why there is no entry to evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoneToEvict {
+    Empty,
+    /// All entries that the eviction has looked at are in use.
+    InUse,
 }
 
 /// An entry that has left the queues.
@@ -210,10 +223,21 @@ impl<N> Queues<N> {
     /// Removes the entry to evict next, apart from `kept`. Moves entries that were visited. Expired
     /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its
     /// mark.
+    ///
+    /// Entries in use are set aside until the end, and then moved as if they had been visited. So
+    /// heavy ones, whose turn soon comes again, do not hide others.
     #[inline(always)]
-    pub(super) fn pop(&mut self, kept: Option<u32>, look: impl Fn(NonNull<N>) -> Look) -> Option<Popped<N>> {
-        for moves in 0.. {
-            let (queue, index, priority) = self.next(kept)?;
+    pub(super) fn pop(
+        &mut self,
+        kept: Option<u32>,
+        look: impl Fn(NonNull<N>) -> Look,
+    ) -> Result<Popped<N>, NoneToEvict> {
+        let (mut moves, mut in_use) = (0, 0);
+        let mut aside = EMPTY;
+        let popped = loop {
+            let Some((queue, index, priority)) = self.next(kept) else {
+                break Err(if in_use > 0 { NoneToEvict::InUse } else { NoneToEvict::Empty });
+            };
             if self.lists[queue].first == index {
                 self.unlink_first(queue, index);
             } else {
@@ -221,17 +245,50 @@ impl<N> Queues<N> {
             }
             self.level = priority;
             let entry = &mut self.entries[index];
-            let Look { is_visited, has_expired } = look(entry.node);
+            let Look { is_visited, has_expired, is_in_use } = look(entry.node);
+            if is_in_use && !has_expired {
+                self.set_aside(&mut aside, index);
+                in_use += 1;
+                if in_use == MAX_ASIDE {
+                    break Err(NoneToEvict::InUse);
+                }
+                continue;
+            }
             let visits = eviction::verdict(entry.visits, is_visited);
             match visits.filter(|_| !has_expired && moves < MAX_MOVES) {
                 Some(visits) => {
                     entry.visits = visits;
                     self.push(index);
+                    moves += 1;
                 }
-                None => return Some(Popped { left: self.discard(index), has_expired, queue }),
+                None => break Ok(Popped { left: self.discard(index), has_expired, queue }),
             }
+        };
+        if in_use > 0 {
+            self.put_back(aside);
         }
-        None
+        popped
+    }
+
+    /// Appends an entry, which is in no queue, to a list of such entries.
+    #[cold]
+    fn set_aside(&mut self, aside: &mut List, index: u32) {
+        self.entries[index].next = NONE;
+        match self.entries.get_mut(std::mem::replace(&mut aside.last, index)) {
+            Some(last) => last.next = index,
+            None => aside.first = index,
+        }
+    }
+
+    /// Moves the entries that were set aside, as if they had been visited.
+    #[cold]
+    fn put_back(&mut self, aside: List) {
+        let mut next = aside.first;
+        while let Some(entry) = self.entries.get_mut(next) {
+            let index = std::mem::replace(&mut next, entry.next);
+            entry.visits = eviction::verdict(entry.visits, true).unwrap_or(entry.visits);
+            self.push(index);
+        }
     }
 
     /// Remembers the hash of a new entry that was evicted.
@@ -386,6 +443,8 @@ impl<N> Taken<N> {
 
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
@@ -394,9 +453,9 @@ mod tests {
         let mut queues = Queues::new();
         let add = |queues: &mut Queues<i32>, n: usize| queues.add(NonNull::from(&nodes[n]), Hash::new(n as u64), 1, 0);
         let pop_but = |queues: &mut Queues<i32>, kept| {
-            let look = |_| Look { is_visited: false, has_expired: false };
+            let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
             // SAFETY: one of the nodes.
-            queues.pop(kept, look).map(|popped| unsafe { *popped.left.node.as_ref() })
+            queues.pop(kept, look).ok().map(|popped| unsafe { *popped.left.node.as_ref() })
         };
         let pop = |queues: &mut Queues<i32>| pop_but(queues, None);
 
@@ -418,5 +477,61 @@ mod tests {
         assert_eq!((queues.len, pop(&mut queues)), (0, None));
         taken.append(queues.take_all());
         assert_eq!(std::iter::from_fn(|| taken.pop()).count(), 3);
+    }
+
+    /// Makes queues of entries of one weight, whose nodes are numbers.
+    fn queues(nodes: &[usize], weight: u64, visits: u8) -> Queues<usize> {
+        let mut queues = Queues::new();
+        nodes.iter().for_each(|node| _ = queues.add(NonNull::from(node), Hash::new(*node as u64), weight, visits));
+        queues
+    }
+
+    /// Pops an entry. Returns its number, and those of the entries at which the eviction has looked.
+    fn pop(queues: &mut Queues<usize>, is_in_use: impl Fn(usize) -> bool) -> (Result<usize, NoneToEvict>, Vec<usize>) {
+        let looks = RefCell::new(Vec::new());
+        // SAFETY: one of the nodes.
+        let number = |node: NonNull<usize>| unsafe { *node.as_ref() };
+        let popped = queues.pop(None, |node| {
+            looks.borrow_mut().push(number(node));
+            Look { is_visited: false, has_expired: false, is_in_use: is_in_use(number(node)) }
+        });
+        (popped.map(|popped| number(popped.left.node)), looks.into_inner())
+    }
+
+    #[test]
+    fn an_eviction_looks_at_a_bounded_number_of_entries_in_use() {
+        const LEN: usize = 4 * MAX_ASIDE;
+        let nodes: Vec<_> = (0..LEN).collect();
+        let mut queues = queues(&nodes, 1, 0);
+        let mut looks: Vec<_> = (0..4)
+            .flat_map(|_| {
+                let (popped, looks) = pop(&mut queues, |_| true);
+                assert_eq!((popped, looks.len(), queues.len), (Err(NoneToEvict::InUse), MAX_ASIDE, LEN));
+                looks
+            })
+            .collect();
+        looks.sort_unstable();
+        assert_eq!(looks, nodes, "each had its turn");
+        // The only one that is not in use is found when its turn comes.
+        let pops = (1..).find(|_| pop(&mut queues, |node| node != 1000).0 == Ok(1000));
+        assert_eq!((pops, queues.len), (Some(4), LEN - 1));
+        // Entries that are no longer in use leave one by one.
+        (1..LEN).for_each(|left| assert!(pop(&mut queues, |_| false).0.is_ok() && queues.len == LEN - 1 - left));
+        assert_eq!(pop(&mut queues, |_| true), (Err(NoneToEvict::Empty), Vec::new()));
+    }
+
+    #[test]
+    fn heavy_entries_in_use_do_not_hide_light_ones() {
+        let nodes: Vec<_> = (0..20).collect();
+        let mut queues = queues(&nodes[..10], 1 << 20, 0);
+        // These have 32,768 times the worth of the heavy ones, so their turn comes last.
+        nodes[10..].iter().for_each(|node| _ = queues.add(NonNull::from(node), Hash::new(*node as u64), 1, 1));
+        for left in (0..10).rev() {
+            let (popped, looks) = pop(&mut queues, |node| node < 10);
+            assert!(popped.is_ok_and(|node| node >= 10), "{popped:?}");
+            assert!(looks.iter().filter(|&&node| node < 10).count() <= 10);
+            assert_eq!(queues.len, 10 + left);
+        }
+        assert_eq!(pop(&mut queues, |_| true).0, Err(NoneToEvict::InUse));
     }
 }

@@ -23,7 +23,7 @@ use relativist_rcu::{Guard, clock};
 use super::cause::RemovalCause;
 use super::flight::Flight;
 use super::node::{Lifespan, Node, NodePtr};
-use super::queues::{Left, Look, Queues, Taken};
+use super::queues::{Left, Look, NoneToEvict, Queues, Taken};
 use super::table::Table;
 
 /// The lock of a shard and its counts, on cache lines of their own.
@@ -151,6 +151,9 @@ pub(super) type LeftOf<K, V, L> = Left<Node<K, V, L>>;
 
 /// The entry that is there now, and the one that it has replaced.
 type Replaced<K, V, L> = (NodePtr<K, V, L>, LeftOf<K, V, L>);
+
+/// A function that returns whether the program uses a value. It calls no code of the user.
+pub(super) type IsInUse<V> = fn(&V) -> bool;
 
 /// An entry that was evicted, and why.
 type Evicted<K, V, L> = (LeftOf<K, V, L>, RemovalCause);
@@ -295,27 +298,27 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         }
     }
 
-    /// Takes the entry to evict next out of the shard, apart from `kept`. Entries whose deadline is
-    /// not after `now` are expired.
+    /// Takes the entry to evict next out of the shard, apart from `kept` and those that are in use.
+    /// Entries whose deadline is not after `now` are expired.
     #[inline(always)]
     pub(super) fn evict(
         &mut self,
         kept: Option<NodePtr<K, V, L>>,
         now: Option<u64>,
+        is_in_use: impl Fn(&V) -> bool,
         guard: &Guard,
-    ) -> Option<Evicted<K, V, L>> {
+    ) -> Result<Evicted<K, V, L>, NoneToEvict> {
         if let Some(left) = self.pop_detached() {
-            return Some((left, RemovalCause::Explicit));
+            return Ok((left, RemovalCause::Explicit));
         }
-        let look = |node: NodePtr<K, V, L>| {
+        // SAFETY: it is in the table.
+        let kept = kept.map(|node| unsafe { node.as_ref() }.index);
+        let popped = self.state.queues.pop(kept, |node| {
             // SAFETY: nodes in queues are alive.
             let node = unsafe { node.as_ref() };
             let has_expired = now.is_some_and(|now| node.lifespan.deadline() <= now);
-            Look { is_visited: node.take_visit(), has_expired }
-        };
-        // SAFETY: it is in the table.
-        let kept = kept.map(|node| unsafe { node.as_ref() }.index);
-        let popped = self.state.queues.pop(kept, look)?;
+            Look { is_visited: node.take_visit(), has_expired, is_in_use: is_in_use(&node.value) }
+        })?;
         let left = popped.left;
         // SAFETY: this holds the lock. It was in a queue, so it is in the table.
         let is_removed = unsafe { self.table.remove(left.hash, left.node) };
@@ -332,7 +335,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         if let Some(hash) = self.state.queues.prefetch(popped.queue) {
             self.table.array(guard).prefetch(hash);
         }
-        Some((left, if popped.has_expired { RemovalCause::Expired } else { RemovalCause::Size }))
+        Ok((left, if popped.has_expired { RemovalCause::Expired } else { RemovalCause::Size }))
     }
 
     /// Prefetches what the insertion of this hash will use.

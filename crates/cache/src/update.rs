@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use equivalent::Equivalent;
 use relativist_bucket::Hash;
-use relativist_core::sync::{Backoff, Relaxed, local};
+use relativist_core::sync::{Backoff, Relaxed, local, yield_now};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, clock, defer, is_reading, read};
 
@@ -18,7 +18,8 @@ use super::core::Core;
 use super::flight::{Flight, Outcome};
 use super::limit::Reservation;
 use super::node::{Lifespan, Node, NodePtr};
-use super::shard::{Compared, LeftOf, Locked};
+use super::queues::NoneToEvict;
+use super::shard::{Compared, IsInUse, LeftOf, Locked};
 
 /// The number of entries that an update evicts under one lock.
 const MAX_EVICTIONS: usize = 16;
@@ -149,7 +150,7 @@ pub(super) enum Room {
     /// The update has evicted enough for one lock.
     TooLittle,
     /// There is nothing to evict in this shard.
-    NoneHere,
+    NoneHere(NoneToEvict),
 }
 
 impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
@@ -221,17 +222,74 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             if self.reservation.try_reach(weight) {
                 return Room::Enough;
             }
-            let Some((left, cause)) = locked.evict(kept, now, &self.guard) else { return Room::NoneHere };
-            self.reservation.held += left.weight;
-            self.left(locked, index, &left, cause);
+            let evicted = match self.core.is_in_use {
+                None => self.evict(locked, index, kept, now, |_| false),
+                Some(is_in_use) => self.evict_unused(locked, index, kept, now, is_in_use),
+            };
+            if let Err(reason) = evicted {
+                return Room::NoneHere(reason);
+            }
         }
         if self.reservation.try_reach(weight) { Room::Enough } else { Room::TooLittle }
     }
 
-    /// Evicts from other shards until the update holds room of this weight. Returns false if it has
-    /// found nothing.
+    /// Evicts an entry of the shard, apart from `kept` and those that are in use, and holds its
+    /// room.
+    #[inline(always)]
+    fn evict(
+        &mut self,
+        locked: &mut Locked<'_, K, V, L>,
+        index: usize,
+        kept: Option<NodePtr<K, V, L>>,
+        now: Option<u64>,
+        is_in_use: impl Fn(&V) -> bool,
+    ) -> Result<(), NoneToEvict> {
+        let (left, cause) = locked.evict(kept, now, is_in_use, &self.guard)?;
+        self.reservation.held += left.weight;
+        self.left(locked, index, &left, cause);
+        Ok(())
+    }
+
+    /// Like `evict`. Not inlined, so that caches that spare no entries evict in fewer instructions.
+    #[inline(never)]
+    fn evict_unused(
+        &mut self,
+        locked: &mut Locked<'_, K, V, L>,
+        index: usize,
+        kept: Option<NodePtr<K, V, L>>,
+        now: Option<u64>,
+        is_in_use: IsInUse<V>,
+    ) -> Result<(), NoneToEvict> {
+        self.evict(locked, index, kept, now, is_in_use)
+    }
+
+    /// Goes on after `make_room` has not made enough: if there was nothing to evict in the shard,
+    /// evicts from others until the update holds room of this weight. Returns false if entries in
+    /// use leave no room.
     #[cold]
-    pub(super) fn evict_elsewhere(&mut self, index: usize, weight: u64, now: Option<u64>) -> bool {
+    pub(super) fn make_more_room(&mut self, room: Room, index: usize, weight: u64, now: Option<u64>) -> bool {
+        let Room::NoneHere(reason) = room else { return true };
+        match self.evict_elsewhere(reason, index, weight, now) {
+            Ok(()) => true,
+            Err(NoneToEvict::InUse) => false,
+            Err(NoneToEvict::Empty) => {
+                // Other threads are about to insert or to remove entries.
+                self.reservation.release();
+                yield_now();
+                true
+            }
+        }
+    }
+
+    /// Evicts from the shards but this one, in which there was nothing for this `reason`. Returns
+    /// an error if it has found nothing.
+    fn evict_elsewhere(
+        &mut self,
+        mut reason: NoneToEvict,
+        index: usize,
+        weight: u64,
+        now: Option<u64>,
+    ) -> Result<(), NoneToEvict> {
         let core = self.core;
         let mut found = false;
         for next in 1..core.shards() {
@@ -241,21 +299,24 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             let room = self.make_room(&mut locked, other, weight, None, now);
             locked.unlock();
             found |= self.reservation.held > before;
-            if room != Room::NoneHere {
-                return true;
+            match room {
+                Room::Enough | Room::TooLittle => return Ok(()),
+                Room::NoneHere(NoneToEvict::InUse) => reason = NoneToEvict::InUse,
+                Room::NoneHere(NoneToEvict::Empty) => {}
             }
         }
-        found
+        if found { Ok(()) } else { Err(reason) }
     }
 
-    /// Evicts one entry of a shard, and gives its room back. Returns false if there was none.
-    pub(super) fn evict_one(&mut self, index: usize, now: Option<u64>) -> bool {
+    /// Evicts one entry of a shard, and gives its room back. `spares` says whether entries in use
+    /// stay. Returns false if there was none.
+    pub(super) fn evict_one(&mut self, index: usize, now: Option<u64>, spares: bool) -> bool {
         let mut locked = self.core.lock(index);
-        let Some((left, cause)) = locked.evict(None, now, &self.guard) else { return false };
-        self.left(&mut locked, index, &left, cause);
+        let is_in_use = self.core.is_in_use.filter(|_| spares).unwrap_or(|_| false);
+        let evicted = self.evict_unused(&mut locked, index, None, now, is_in_use);
         locked.unlock();
-        self.core.limit.release(left.weight);
-        true
+        self.reservation.release();
+        evicted.is_ok()
     }
 
     /// Removes the entry of a key, also if it has expired, and cancels the loads of the key.

@@ -16,7 +16,7 @@ fn a_too_heavy_entry_is_given_back() {
     cache.insert("b", "x".into());
     let refused = cache.try_insert("a", "much too long".into()).unwrap_err();
     assert_eq!((refused.key, refused.value.as_str(), refused.weight), ("a", "much too long", 13));
-    assert_eq!(refused.to_string(), "an entry of weight 13 is heavier than the cache");
+    assert_eq!(refused.to_string(), "the cache has no room for an entry of weight 13");
     // The previous value is out of date; other entries stay.
     assert_eq!((cache.get("a"), cache.get("b"), cache.weight()), (None, Some("x".into()), 1));
     assert!(cache.try_insert("a", "just right".into()).is_ok());

@@ -8,6 +8,7 @@ mod compute;
 mod expiry;
 mod history;
 mod hostile;
+mod in_use;
 mod interleaved;
 mod limit;
 mod load;

@@ -486,7 +486,7 @@ mod tests {
         queues
     }
 
-    /// Pops an entry. Returns its number, and those of the entries at which the eviction has looked.
+    /// Pops an entry. Returns its number, and those of the entries that the eviction looked at.
     fn pop(queues: &mut Queues<usize>, is_in_use: impl Fn(usize) -> bool) -> (Result<usize, NoneToEvict>, Vec<usize>) {
         let looks = RefCell::new(Vec::new());
         // SAFETY: one of the nodes.

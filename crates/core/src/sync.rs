@@ -130,11 +130,11 @@ pub mod parking {
         };
     }
 
-    /// Wakes all threads that sleep at `key`.
+    /// Wakes all threads that sleep at `key`, and returns their number.
     #[cold]
-    pub fn unpark_all(key: usize) {
+    pub fn unpark_all(key: usize) -> usize {
         // SAFETY: an address that no other code parks at.
-        unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) };
+        unsafe { parking_lot_core::unpark_all(key, DEFAULT_UNPARK_TOKEN) }
     }
 }
 
@@ -250,14 +250,15 @@ pub mod parking {
     }
 
     /// As the original.
-    pub fn unpark_all(key: usize) {
+    pub fn unpark_all(key: usize) -> usize {
         let mut queue = lock();
         let sleeping = std::mem::take(&mut queue.sleeping);
         let (woken, rest) = sleeping.into_iter().partition(|&(other, _)| other == key);
         queue.sleeping = rest;
         let woken: Vec<(usize, usize)> = woken;
-        queue.woken.extend(woken.into_iter().map(|(_, thread)| (thread, false)));
+        queue.woken.extend(woken.iter().map(|&(_, thread)| (thread, false)));
         QUEUE.1.notify_all();
+        woken.len()
     }
 }
 

@@ -151,8 +151,9 @@ impl<V> Lockable<V> {
             // Relaxed: ordered by the barrier, and by the lock of the queue.
             park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)
         };
-        // Relaxed: while the number is too high, threads that unlock look for sleepers needlessly.
-        sleeping.fetch_sub(1, Relaxed);
+        if slept == Slept::Not {
+            count_woken(key, 1);
+        }
         match slept {
             Slept::AndGotTheLock => {
                 // SAFETY: what is locked is in the map.
@@ -213,6 +214,7 @@ impl<V> Lockable<V> {
         // SAFETY: no other code parks at this key; the store is the last use of the value.
         unsafe {
             unpark_one(Self::key(this), |woken| {
+                count_woken(Self::key(this), usize::from(woken.one));
                 if !woken.in_turn {
                     // Release: as in `unlock`. Whoever goes to sleep later sees it, because it
                     // takes the lock of the queue.
@@ -266,7 +268,7 @@ impl<V> Lockable<V> {
         fence_after_exchange();
         // Relaxed: ordered by the barrier.
         if sleeping(key).load(Relaxed) != 0 {
-            unpark_all(key);
+            count_woken(key, unpark_all(key));
         }
     }
 
@@ -371,11 +373,23 @@ impl Drop for WakeNext {
     }
 }
 
+/// Counts threads that sleep no longer. Whoever wakes them does so: until they run, others unlock
+/// without looking for them.
+fn count_woken(key: usize, threads: usize) {
+    // Relaxed: while the number is too high, threads that unlock look for sleepers needlessly.
+    sleeping(key).fetch_sub(threads, Relaxed);
+}
+
 /// Wakes one of those that sleep at a key. It finds the lock as it is then.
 #[cold]
 fn wake_one(key: usize) {
     // SAFETY: no other code parks at this key.
-    unsafe { unpark_one(key, |_| false) };
+    unsafe {
+        unpark_one(key, |woken| {
+            count_woken(key, usize::from(woken.one));
+            false
+        });
+    }
 }
 
 /// Returns a number that no other entry has, unless 2^32 entries were inserted in between.

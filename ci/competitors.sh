@@ -26,7 +26,7 @@ dpkg-query -W "${packages[@]}" >/dev/null 2>&1 || install_packages "${packages[@
 boost=$(realpath -m "${CARGO_TARGET_DIR:-target}")/boost
 [ -e "$boost" ] || unpack_from trixie "$boost" libboost1.88-dev
 export CPLUS_INCLUDE_PATH=$boost/usr/include
-build=(--locked --package relativist-bench --features "liburcu,boost,segcache,foyer")
+build=(--locked --package relativist-bench --features "liburcu,boost,segcache,foyer,mini-moka")
 cargo test "${build[@]}" --lib
 # Tests of programs need the program. `cargo build` would build dependencies again, without features
 # that only tests need.
@@ -56,9 +56,9 @@ count=$(grep -c "^| segcache " <<<"$output")
 [ "$count" -eq 7 ] || { echo "competitors: segcache is in $count tables only" >&2; exit 1; }
 
 output=$(bench compare caches --entries 2^12 --rounds 1 --seconds 0.001)
-# In the tables of four workloads.
+# In the tables of six workloads.
 count=$(grep -c "^| foyer " <<<"$output")
-[ "$count" -eq 4 ] || { echo "competitors: foyer is in $count tables only" >&2; exit 1; }
+[ "$count" -eq 6 ] || { echo "competitors: foyer is in $count tables only" >&2; exit 1; }
 
 # After tests of the whole workspace the server exists.
 [ -x "${program%/*}/relativistd" ] || cargo build --locked --package relativistd

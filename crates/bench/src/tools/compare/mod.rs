@@ -79,7 +79,8 @@ enum What {
     Locks(Options<locks::Locks>),
     /// The cache for Rust programs, moka, quick_cache, and foyer
     ///
-    /// foyer takes part in builds with --features foyer: with its cache in memory, with S3-FIFO.
+    /// foyer takes part in builds with --features foyer: with its cache in memory, with S3-FIFO. So
+    /// does mini-moka with --features mini-moka.
     /// Keys and values are 64-bit integers, all entries weigh 1, and no entry expires. In the time
     /// of an insertion that evicts, moka may put work off until later insertions and lookups.
     Caches(Options<caches::Caches>),

@@ -21,6 +21,11 @@ pub trait Cache: Send + Sync {
         keys.iter().filter(|&&key| self.get(key) != Some(key)).count() as u64
     }
 
+    /// Looks up a batch of keys, and inserts those that are absent.
+    fn get_or_insert_all(&self, keys: &[u64; BATCH as usize]) {
+        keys.iter().filter(|&&key| self.get(key).is_none()).for_each(|&key| self.insert(key, key));
+    }
+
     /// Inserts a batch of entries whose value is the key.
     fn insert_all(&self, keys: &[u64; BATCH as usize]) {
         keys.iter().for_each(|&key| self.insert(key, key));
@@ -34,6 +39,8 @@ pub enum Name {
     QuickCache,
     #[cfg(feature = "foyer")]
     Foyer,
+    #[cfg(feature = "mini-moka")]
+    MiniMoka,
 }
 
 impl Name {
@@ -45,6 +52,8 @@ impl Name {
             Self::QuickCache => Box::new(quick(entries, entries, quick_cache::UnitWeighter)),
             #[cfg(feature = "foyer")]
             Self::Foyer => Box::new(foyer(entries, entries).build::<foyer_memory::CacheProperties>()),
+            #[cfg(feature = "mini-moka")]
+            Self::MiniMoka => Box::new(mini_moka(entries, entries).build_with_hasher(Foldhash::default())),
         }
     }
 
@@ -64,6 +73,11 @@ impl Name {
                 let share = capacity / foyer_shards(entries);
                 let foyer = foyer.with_filter(move |_, &value| value <= share);
                 Box::new(foyer.build::<foyer_memory::CacheProperties>())
+            }
+            #[cfg(feature = "mini-moka")]
+            Self::MiniMoka => {
+                let weigh = |_: &u64, &value: &u64| u32::try_from(value).unwrap_or(u32::MAX);
+                Box::new(mini_moka(capacity, entries).weigher(weigh).build_with_hasher(Foldhash::default()))
             }
         }
     }
@@ -157,5 +171,31 @@ impl Cache for Foyer {
 
     fn insert(&self, key: u64, value: u64) {
         self.insert(key, value);
+    }
+}
+
+#[cfg(feature = "mini-moka")]
+type MiniMoka<S> = mini_moka::sync::Cache<u64, u64, S>;
+
+#[cfg(feature = "mini-moka")]
+fn mini_moka(
+    capacity: u64,
+    entries: u64,
+) -> mini_moka::sync::CacheBuilder<u64, u64, MiniMoka<std::hash::RandomState>> {
+    mini_moka::sync::Cache::builder().max_capacity(capacity).initial_capacity(entries as usize)
+}
+
+#[cfg(feature = "mini-moka")]
+impl Cache for MiniMoka<Foldhash> {
+    fn get(&self, key: u64) -> Option<u64> {
+        self.get(&key)
+    }
+
+    fn insert(&self, key: u64, value: u64) {
+        self.insert(key, value);
+    }
+
+    fn settle(&self) {
+        mini_moka::sync::ConcurrentCacheExt::sync(self);
     }
 }

@@ -30,11 +30,19 @@ impl Subject for Caches {
         Entry { name: "quick-cache", title: "quick_cache", what: Name::QuickCache },
         #[cfg(feature = "foyer")]
         Entry { name: "foyer", title: "foyer", what: Name::Foyer },
+        #[cfg(feature = "mini-moka")]
+        Entry { name: "mini-moka", title: "mini-moka", what: Name::MiniMoka },
     ];
     const WORKLOADS: &'static [Entry<Work<Self>>] = &[
-        work("hit", "Hits, all keys equally likely", SIZES, |context, setting| hits(context, setting, None)),
+        work("hit", "Hits, all keys equally likely", SIZES, |context, setting| {
+            drawn(context, setting, &HITS, None)
+        }),
         work("hit-zipf", "Hits, Zipf 0.99", SIZES, |context, setting| {
-            hits(context, setting, Some(Samples::zipf(setting.entries)))
+            drawn(context, setting, &HITS, Some(Samples::zipf(setting.entries)))
+        }),
+        work("miss", "Misses", SIZES, |context, setting| drawn(context, setting, &MISSES, None)),
+        work("get-or-insert", "Lookups of which 80 % hit, and insertions of what is absent", SIZES, |context, setting| {
+            drawn(context, setting, &LOOKUPS, None)
         }),
         work("evict", "Insertions of new keys into a full cache", SIZES, evictions),
         work("memory", "A full cache", SIZES, memory),
@@ -90,18 +98,48 @@ fn filled<'a>(context: Context<'a, Caches>, setting: &Setting, capacity: u64) ->
     shared(move || Ok(candidates.iter().map(|cache| Filled::new(cache.what, entries, capacity)).collect()))
 }
 
-/// Plans lookups of keys that are there, drawn from `samples` if there are some.
-fn hits<'a>(context: Context<'a, Caches>, setting: &Setting, samples: Option<Samples>) -> Result<Vec<Job<'a>>> {
-    let (entries, samples) = (setting.entries, Rc::new(samples));
-    let caches = filled(context, setting, 2 * entries);
+/// Operations on keys that are drawn from a range.
+struct Drawn {
+    /// The capacity of the cache, and the indices of the first and the last key, in multiples of
+    /// the entries.
+    capacity: f64,
+    first: f64,
+    last: f64,
+    /// Runs a batch. Returns the number of results that are wrong.
+    run: fn(&dyn Cache, &[u64; BATCH as usize]) -> u64,
+}
+
+const HITS: Drawn = Drawn { capacity: 2.0, first: 0.0, last: 1.0, run: |cache, keys| cache.misses(keys) };
+const MISSES: Drawn = Drawn { capacity: 2.0, first: 1.0, last: 2.0, run: |cache, keys| BATCH - cache.misses(keys) };
+/// With keys that are equally likely, each policy keeps the same part of them.
+const LOOKUPS: Drawn = Drawn {
+    capacity: 1.0,
+    first: 0.0,
+    last: 1.25,
+    run: |cache, keys| {
+        cache.get_or_insert_all(keys);
+        0
+    },
+};
+
+/// Plans operations on keys, drawn from `samples` if there are some.
+fn drawn<'a>(
+    context: Context<'a, Caches>,
+    setting: &Setting,
+    operations: &'static Drawn,
+    samples: Option<Samples>,
+) -> Result<Vec<Job<'a>>> {
+    let times = |factor: f64| (setting.entries as f64 * factor) as u64;
+    let (keys, samples) = (times(operations.first)..times(operations.last), Rc::new(samples));
+    let caches = filled(context, setting, times(operations.capacity));
     let names = titles(&context.candidates(setting));
     let job = |setting: Setting| {
-        let (caches, samples) = (Shared::clone(&caches), Rc::clone(&samples));
+        let (caches, samples, keys) = (Shared::clone(&caches), Rc::clone(&samples), keys.clone());
         Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, round| {
-            let (cache, samples) = (&made(&caches)?[candidate].cache, (*samples).as_ref());
+            let (cache, samples) = (&*made(&caches)?[candidate].cache, (*samples).as_ref());
             context.in_window(setting.threads, |thread| {
-                let mut draws = Draws::new(0..entries, samples, 0, seed(round, thread));
-                move || (BATCH, cache.misses(&from_fn(|_| scramble(draws.draw().1))))
+                let mut draws = Draws::new(keys.clone(), samples, 0, seed(round, thread));
+                move || (BATCH, (operations.run)(cache, &from_fn(|_| scramble(draws.draw().1))))
             })
         })
     };

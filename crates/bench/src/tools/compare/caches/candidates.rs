@@ -178,10 +178,7 @@ impl Cache for Foyer {
 type MiniMoka<S> = mini_moka::sync::Cache<u64, u64, S>;
 
 #[cfg(feature = "mini-moka")]
-fn mini_moka(
-    capacity: u64,
-    entries: u64,
-) -> mini_moka::sync::CacheBuilder<u64, u64, MiniMoka<std::hash::RandomState>> {
+fn mini_moka(capacity: u64, entries: u64) -> mini_moka::sync::CacheBuilder<u64, u64, MiniMoka<std::hash::RandomState>> {
     mini_moka::sync::Cache::builder().max_capacity(capacity).initial_capacity(entries as usize)
 }
 

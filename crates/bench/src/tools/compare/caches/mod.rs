@@ -34,16 +34,17 @@ impl Subject for Caches {
         Entry { name: "mini-moka", title: "mini-moka", what: Name::MiniMoka },
     ];
     const WORKLOADS: &'static [Entry<Work<Self>>] = &[
-        work("hit", "Hits, all keys equally likely", SIZES, |context, setting| {
-            drawn(context, setting, &HITS, None)
-        }),
+        work("hit", "Hits, all keys equally likely", SIZES, |context, setting| drawn(context, setting, &HITS, None)),
         work("hit-zipf", "Hits, Zipf 0.99", SIZES, |context, setting| {
             drawn(context, setting, &HITS, Some(Samples::zipf(setting.entries)))
         }),
         work("miss", "Misses", SIZES, |context, setting| drawn(context, setting, &MISSES, None)),
-        work("get-or-insert", "Lookups of which 80 % hit, and insertions of what is absent", SIZES, |context, setting| {
-            drawn(context, setting, &LOOKUPS, None)
-        }),
+        work(
+            "get-or-insert",
+            "Lookups of which 80 % hit, and insertions of what is absent",
+            SIZES,
+            |context, setting| drawn(context, setting, &LOOKUPS, None),
+        ),
         work("evict", "Insertions of new keys into a full cache", SIZES, evictions),
         work("memory", "A full cache", SIZES, memory),
     ];

@@ -33,7 +33,7 @@ use crate::map::assert_may_shrink;
 /// lookups take no lock.
 ///
 /// Each entry has memory of its own. [`FlatLockMap`] is faster for small entries. Both are forms of
-/// [`Map`](crate::lock_map::Map), which has their methods.
+/// [`Map`], which has their methods.
 ///
 /// ```
 /// use relativist::LockMap;

@@ -120,8 +120,8 @@
 //!   that may have found them, by a thread that uses the table or by the one that drops it. A
 //!   section of the domain delays nothing else, and no reader of the process delays the table. If a
 //!   section or the table is leaked, nothing is dropped early.
-//! * **B13** An inline entry that is locked stays at its address. No thread waits for it in order to
-//!   move it. What a thread has changed under the lock is in the copy.
+//! * **B13** An inline entry that is locked stays at its address. No thread waits for it in order
+//!   to move it. What a thread has changed under the lock is in the copy.
 //!
 //! `tests/loom` has models of these, and `tests/mutations.txt` names a test that fails for each
 //! step that can be left out or done in another order.

@@ -417,9 +417,9 @@ where
     /// Sets the value of a key. Evicts other entries if there is no room. The previous value of the
     /// key is found until the new one replaces it, unless another insertion evicts it meanwhile.
     ///
-    /// An entry that is heavier than the whole cache is dropped, and so is one for which [entries in
-    /// use](Builder::keep_in_use) leave no room. The previous value of the key is removed even so,
-    /// because it is out of date. [`Cache::try_insert`] gives the entry back.
+    /// An entry that is heavier than the whole cache is dropped, and so is one for which entries
+    /// [in use](Builder::keep_in_use) leave no room. The previous value of the key is removed even
+    /// so, because it is out of date. [`Cache::try_insert`] gives the entry back.
     ///
     /// If the key is being loaded, the value that is loaded does not replace this one, and those
     /// that wait for the load look the key up again.

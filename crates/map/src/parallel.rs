@@ -82,7 +82,8 @@ impl<'p, T: Hash + Eq + Sync, S: BuildHasher + Sync, F: Form> IntoParallelIterat
     }
 }
 
-/// A parallel iterator over the entries of a [`LockMap`](crate::LockMap); returned by `map.par_iter()`.
+/// A parallel iterator over the entries of a [`LockMap`](crate::LockMap), which `map.par_iter()`
+/// returns.
 ///
 /// ```
 /// use rayon::prelude::*;

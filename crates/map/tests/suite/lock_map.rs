@@ -465,8 +465,8 @@ fn nobody_waits_for_ever() {
     });
 }
 
-/// B13: nobody who resizes the map waits for an entry that is locked. It stays in the map, and where it
-/// is. Afterwards the map grows and shrinks on.
+/// B13: nobody who resizes the map waits for an entry that is locked. It stays in the map, and
+/// where it is. Afterwards the map grows and shrinks on.
 #[test]
 fn resizing_does_not_wait_for_a_locked_entry() {
     in_time(|| {

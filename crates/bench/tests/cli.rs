@@ -312,8 +312,9 @@ fn compare_measures_caches() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let comparisons = &document["results"]["comparisons"];
-    assert_eq!(comparisons.as_array().unwrap().len(), 3 * 2 + 1);
-    check_comparisons(comparisons, 3 + usize::from(cfg!(feature = "foyer")), 2);
+    assert_eq!(comparisons.as_array().unwrap().len(), 5 * 2 + 1);
+    let optional = usize::from(cfg!(feature = "foyer")) + usize::from(cfg!(feature = "mini-moka"));
+    check_comparisons(comparisons, 3 + optional, 2);
 }
 
 /// Results of all subjects can be drawn together.

@@ -124,7 +124,7 @@ impl<E, F: Form> Section<'_, E, F> {
 
     /// Moves some buckets now and then, if a resize is in progress.
     #[inline(always)]
-    pub(crate) fn help(&self, keys: &impl Keys<E>) {
+    pub fn help(&self, keys: &impl Keys<E>) {
         self.help_in(self.array(), keys);
     }
 
@@ -143,7 +143,9 @@ impl<E, F: Form> Section<'_, E, F> {
 
     #[cold]
     fn help_in_turn<'g>(&'g self, array: Array<'g, E, F>, next: Array<'g, E, F>, keys: &impl Keys<E>) {
-        if HELPED.with(|helped| is_turn(helped, INTERVAL)) || array.len() <= CHUNK {
+        // If an entry stays locked, its bucket is tried again and again.
+        let is_small = array.len() <= CHUNK && !has_locks(keys);
+        if HELPED.with(|helped| is_turn(helped, INTERVAL)) || is_small {
             // What stays is tried again.
             _ = self.move_chunk(array, next, keys);
         }
@@ -400,7 +402,7 @@ impl<E, F: Form> Table<E, F> {
     fn resize(&self, wanted: impl Fn(&Self, u32) -> u32, keys: &impl Keys<E>) -> Result<(), AllocError> {
         /// The number of attempts at chunks that have to stay. Most locks are held for a moment.
         const MAX_PANICS: u32 = 3;
-        const MAX_WAITS: u32 = if cfg!(relativist_loom) { 3 } else { 32 };
+        const MAX_WAITS: u32 = if cfg!(relativist_loom) { 3 } else { 8 };
         let mut backoff = Backoff::new();
         let (mut panics, mut waits) = (0, 0);
         loop {

@@ -136,11 +136,21 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
     /// its address.
     #[inline]
     pub fn remove_exactly<'g>(&'g self, hash: Hash, entry: &'g E, keys: &impl Keys<E>) -> bool {
+        let is_removed = self.take_exactly(hash, entry);
+        if is_removed {
+            self.help(keys);
+        }
+        is_removed
+    }
+
+    /// Like [`Section::remove_exactly`], but moves no buckets, and so runs no user code. Call
+    /// [`Section::help`] afterwards.
+    #[inline(always)]
+    pub fn take_exactly<'g>(&'g self, hash: Hash, entry: &'g E) -> bool {
         let Some((array, removed)) = self.unlink(hash, entry) else { return false };
         self.count(array, Change::Removed);
         // SAFETY: this thread has removed it.
         unsafe { F::retire(removed, &self.table.domain, self.guard()) };
-        self.help(keys);
         true
     }
 

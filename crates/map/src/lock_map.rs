@@ -120,7 +120,7 @@ pub type FlatLockMap<K, V, S = RandomState> = Map<K, V, S, Inline>;
 ///
 /// # Memory
 ///
-/// An entry takes five bytes for its lock and its number, and what alignment adds. Removed values
+/// An entry takes eight bytes for its lock and its number, and what alignment adds. Removed values
 /// are returned, or dropped by the call that removes them. Keys are dropped after a grace period,
 /// on any thread.
 pub struct Map<K, V, S = RandomState, F: Form = Boxed> {
@@ -357,6 +357,9 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Form> Map<K, V, S, F> {
         }
         if value.is_passed(&next) {
             next.fulfil();
+        } else {
+            // Before this thread sleeps, perhaps for long.
+            drop(next);
         }
         match attempt {
             // SAFETY: this thread has locked it.
@@ -591,7 +594,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F> {
         self.retain(|_, _| false);
     }
 
-    /// Makes room for `additional` more entries, so that inserting them starts no resize.
+    /// Makes room for `additional` more entries, so that inserting them starts no resize. (A
+    /// [`FlatLockMap`] gives up if an entry stays locked meanwhile.)
     ///
     /// # Errors
     ///
@@ -646,9 +650,11 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Map<K, V, S, F> {
         let section = self.table.enter();
         // SAFETY: an entry that is locked is in the map; afterwards the section protects it.
         let node = unsafe { node.as_ref() };
-        let is_removed = section.remove_exactly(hash, node, &self.hashing);
+        let is_removed = section.take_exactly(hash, node);
         if is_removed {
+            // Before user code runs, for which those who wait for the key would wait, too.
             node.value.close();
+            section.help(&self.hashing);
         }
         is_removed
     }

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 
 use relativist_bucket::{Boxed, Form, Hash as Mixed, HashRange, IntoEntries};
 
+use super::lockable::Id;
 use super::{Locked, Map, RefMut, Stores};
 
 /// An iterator over the entries of a [`Map`]; see [`Map::iter`].
@@ -18,7 +19,7 @@ pub struct Iter<'m, K, V, S = RandomState, F: Form = Boxed> {
     rest: Option<HashRange>,
     /// The hashes of a bucket, and the numbers of its entries that are left.
     hashes: HashRange,
-    ids: Vec<u32>,
+    ids: Vec<Id>,
 }
 
 impl<'m, K: Hash + Eq, V, S: BuildHasher, F: Form> Iter<'m, K, V, S, F> {

@@ -7,27 +7,30 @@
 //! over: what is locked is in the map. And unlocking takes a plain store, because threads that
 //! sleep are counted elsewhere.
 
-use std::cell::Cell;
 use std::mem::MaybeUninit;
-use std::sync::atomic::AtomicU32;
 
 #[cfg(debug_assertions)]
 use relativist_core::sync::AtomicUsize;
 use relativist_core::sync::atomic::AtomicUsize as Count;
 use relativist_core::sync::parking::{park_then, unpark_all, unpark_one};
-use relativist_core::sync::{Acquire, AtomicByte, Relaxed, Release, Slept, UnsafeCell, fence_after_exchange, global};
+use relativist_core::sync::{
+    Acquire, AtomicByte, AtomicU64, Cell, Relaxed, Release, Slept, UnsafeCell, fence_after_exchange, global, local,
+};
 use relativist_rcu::{heavy_barrier, light_barrier};
 
 /// A value, its lock, and whether it is there.
 pub struct Lockable<V> {
     state: AtomicByte,
     /// The identity of the entry, which it keeps when it moves.
-    id: u32,
+    id: Id,
     /// The thread that has locked it last.
     #[cfg(debug_assertions)]
     holder: AtomicUsize,
     value: UnsafeCell<MaybeUninit<V>>,
 }
+
+/// The number of an entry: as many bytes as alignment mostly leaves beside the state.
+pub(super) type Id = [u8; 7];
 
 /// A thread holds the lock.
 const LOCKED: u8 = 1;
@@ -65,7 +68,7 @@ global! {
 
 #[inline(always)]
 fn sleeping(key: usize) -> &'static Count {
-    // Entries are at least 32 bytes apart.
+    // Most entries are at least 32 bytes apart.
     &counts()[(key >> 5) % COUNTS].0
 }
 
@@ -146,7 +149,7 @@ impl<V> Lockable<V> {
         // one sees that it is unlocked.
         heavy_barrier();
         // SAFETY: no other code parks at this key, and whoever slept at an entry that was here
-        // before was woken when that one was removed. The value is used before `leave` is called.
+        // before was woken when that one was removed or moved. The value is used before `leave` is called.
         let slept = unsafe {
             // Relaxed: ordered by the barrier, and by the lock of the queue.
             park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)
@@ -255,15 +258,21 @@ impl<V> Lockable<V> {
     }
 
     /// Returns the number of the entry.
-    pub(super) fn id(&self) -> u32 {
+    pub(super) fn id(&self) -> Id {
         self.id
     }
 
     /// Marks it as removed, and wakes those who wait. The caller holds the lock.
     pub(super) fn close(&self) {
-        let key = Self::key(self);
         // Relaxed: threads that do not get the lock see nothing but the state.
         self.state.swap(REMOVED, Relaxed);
+        self.wake_all();
+    }
+
+    /// Wakes those who wait, after an exchange that has closed it: nobody sleeps here when the
+    /// memory is used for another entry.
+    fn wake_all(&self) {
+        let key = Self::key(self);
         // Makes the exchange a full barrier, which pairs with the heavy one in `sleep`.
         fence_after_exchange();
         // Relaxed: ordered by the barrier.
@@ -272,14 +281,15 @@ impl<V> Lockable<V> {
         }
     }
 
-    /// Marks it as moved. Returns false if it is locked.
-    ///
-    /// If threads sleep at a value that is not locked, one of them has been woken. It will find the
-    /// value elsewhere, and wake the next one.
+    /// Marks it as moved, and wakes those who wait. Returns false if it is locked.
     pub(super) fn close_to_move(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`: the value is copied as it was left.
         // litmus: lock-value
-        self.state.compare_exchange(0, MOVED, Acquire, Relaxed).is_ok()
+        let is_closed = self.state.compare_exchange(0, MOVED, Acquire, Relaxed).is_ok();
+        if is_closed {
+            self.wake_all();
+        }
+        is_closed
     }
 
     /// Makes it possible again to lock it, where it is.
@@ -392,20 +402,29 @@ fn wake_one(key: usize) {
     }
 }
 
-/// Returns a number that no other entry has, unless 2^32 entries were inserted in between.
-fn new_id() -> u32 {
+global! {
+    /// The first number that no thread has taken.
+    fn next_block() -> AtomicU64 = AtomicU64::new(0);
+}
+
+local! {
+    /// The next number of this thread, unless it begins a block.
+    static NEXT: Cell<u64> = Cell::new(0);
+}
+
+/// Returns a number that no other entry has. There are 2^56, more than can be counted.
+fn new_id() -> Id {
     /// The numbers that a thread takes at once.
-    const BLOCK: u32 = 1 << 10;
-    static NEXT_BLOCK: AtomicU32 = AtomicU32::new(0);
-    thread_local!(static NEXT: Cell<u32> = const { Cell::new(0) });
+    const BLOCK: u64 = 1 << 10;
     NEXT.with(|next| {
         let mut id = next.get();
         if id % BLOCK == 0 {
             // Relaxed: a counter.
-            id = NEXT_BLOCK.fetch_add(BLOCK, Relaxed);
+            id = next_block().fetch_add(BLOCK, Relaxed);
         }
-        next.set(id.wrapping_add(1));
-        id
+        next.set(id + 1);
+        let [bytes @ .., _] = id.to_le_bytes();
+        bytes
     })
 }
 

@@ -494,6 +494,38 @@ fn resizing_does_not_wait_for_a_locked_entry() {
     });
 }
 
+/// When a resize has moved an entry, nobody sleeps at its old address, at which there may be an
+/// entry of another map next, with a value of another type.
+#[test]
+fn nobody_sleeps_where_an_entry_was() {
+    in_time(|| {
+        for _ in 0..40 {
+            let map = Arc::new(LockMap::<u64, u64>::from_iter((0..20).map(|key| (key, 0))));
+            let guard = map.lock(&7).unwrap();
+            let value = std::ptr::from_ref(guard.value()).addr();
+            let threads: Vec<_> = (0..6)
+                .map(|_| {
+                    let shared = Arc::clone(&map);
+                    begin(move || *shared.lock(&7).unwrap() += 1)
+                })
+                .collect();
+            thread::sleep(Duration::from_millis(5));
+            drop(guard);
+            // One thread is awake by now. The others find the entry where it is, or is going.
+            map.try_reserve(1000).unwrap();
+            let is_moved = map.lock(&7).is_some_and(|now| std::ptr::from_ref(now.value()).addr() != value);
+            for address in (value - 32..value + 32).filter(|_| is_moved) {
+                // SAFETY: threads of this test sleep there if they sleep at an old address. They
+                // look the key up again.
+                let woken = unsafe { parking_lot_core::unpark_all(!address, parking_lot_core::UnparkToken(1)) };
+                assert_eq!(woken, 0, "threads sleep at the address of an entry that has moved");
+            }
+            wait_until("all to lock", || threads.iter().all(|has_ended| has_ended()));
+            assert_eq!(map.get_copied(&7), Some(6));
+        }
+    });
+}
+
 /// B13: threads that sleep at an entry find it where a resize has moved it.
 #[test]
 fn sleepers_follow_an_entry_that_moves() {

@@ -52,6 +52,9 @@ fn an_interrupted_measurement_is_reported() {
 /// whose parent has ended.
 #[test]
 fn no_server_outlives_the_run() {
+    // Below `nohup`, programs ignore SIGHUP.
+    // SAFETY: sets the default action.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     let folder = tempfile::tempdir().unwrap();
     let scripts = ["exec SERVE", "SERVE\ntrue", "setsid SERVE &\nwait", "(setsid SERVE &)\nexec sleep 1000"];
     let ends: [&[i32]; 4] =

@@ -149,7 +149,8 @@ impl<V> Lockable<V> {
         // one sees that it is unlocked.
         heavy_barrier();
         // SAFETY: no other code parks at this key, and whoever slept at an entry that was here
-        // before was woken when that one was removed or moved. The value is used before `leave` is called.
+        // before was woken when that one was removed or moved. The value is used before `leave` is
+        // called.
         let slept = unsafe {
             // Relaxed: ordered by the barrier, and by the lock of the queue.
             park_then(key, || (*this).state.load(Relaxed) & LOCKED != 0, leave)

@@ -510,6 +510,8 @@ fn nobody_sleeps_where_an_entry_was() {
                 })
                 .collect();
             thread::sleep(Duration::from_millis(5));
+            // The old memory is not used again, by the map of another test, before it is examined.
+            let section = relativist_rcu::read();
             drop(guard);
             // One thread is awake by now. The others find the entry where it is, or is going.
             map.try_reserve(1000).unwrap();
@@ -520,6 +522,7 @@ fn nobody_sleeps_where_an_entry_was() {
                 let woken = unsafe { parking_lot_core::unpark_all(!address, parking_lot_core::UnparkToken(1)) };
                 assert_eq!(woken, 0, "threads sleep at the address of an entry that has moved");
             }
+            drop(section);
             wait_until("all to lock", || threads.iter().all(|has_ended| has_ended()));
             assert_eq!(map.get_copied(&7), Some(6));
         }

@@ -144,10 +144,11 @@ pub use self::stats::Stats;
 /// A value that has left the cache is dropped when no reader can have a reference to it. Until
 /// then its weight does not count towards the capacity. The sum of these weights is bounded: above
 /// a quarter of the capacity (at least 1 MiB with a weigher, and 1024 entries without), an update
-/// waits until readers have left, and [`Stats::stalls`] counts it. (What a thread is dropping at
-/// the moment does not count.) A thread that itself holds a
-/// [guard](read) cannot wait, and may exceed this by what it replaces and removes meanwhile. So do
-/// not hold a guard while you wait for another thread that updates a cache.
+/// waits until readers have left, and [`Stats::stalls`] counts it. Only updates of shards that have
+/// more than their share wait, so the sum may reach twice that. (What a thread is dropping at the
+/// moment does not count.) A thread that itself holds a [guard](read) cannot wait, and may exceed
+/// this by what it replaces and removes meanwhile. So do not hold a guard while you wait for
+/// another thread that updates a cache.
 ///
 /// # Async tasks
 ///

@@ -21,10 +21,14 @@ pub use {
     loom::thread::yield_now,
     tracked::{AtomicBits, AtomicByte, AtomicPtr},
 };
+#[cfg(all(not(relativist_loom), not(relativist_sanitizer = "thread")))]
+pub use std::sync::atomic::AtomicU8 as AtomicByte;
+#[cfg(all(not(relativist_loom), relativist_sanitizer = "thread"))]
+pub use sanitized::AtomicByte;
 #[cfg(not(relativist_loom))]
 pub use {
     std::cell::Cell,
-    std::sync::atomic::{self, AtomicPtr, AtomicU8 as AtomicByte, AtomicU64 as AtomicBits, compiler_fence},
+    std::sync::atomic::{self, AtomicPtr, AtomicU64 as AtomicBits, compiler_fence},
     std::sync::{Mutex, MutexGuard},
     std::thread::yield_now,
 };
@@ -372,6 +376,55 @@ impl Backoff {
     /// Lets another thread run.
     pub fn wait(&mut self) {
         yield_now();
+    }
+}
+
+/// What ThreadSanitizer would misunderstand.
+#[cfg(all(not(relativist_loom), relativist_sanitizer = "thread"))]
+mod sanitized {
+    use std::arch::asm;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// An atomic byte whose failed exchanges are loads, as they are in Rust. ThreadSanitizer takes
+    /// them for writes, which would race with a thread that copies the byte, after it has changed
+    /// it so that exchanges fail.
+    pub struct AtomicByte(AtomicU8);
+
+    impl AtomicByte {
+        /// Creates one.
+        pub fn new(byte: u8) -> Self {
+            Self(AtomicU8::new(byte))
+        }
+
+        /// As that of [`AtomicU8`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the value, if it is another one.
+        pub fn compare_exchange(&self, current: u8, new: u8, ok: Ordering, err: Ordering) -> Result<u8, u8> {
+            let found: u8;
+            // SAFETY: the instruction is an exchange. The sanitizer does not see it.
+            unsafe {
+                asm!(
+                    "lock cmpxchg byte ptr [{byte}], {new}",
+                    byte = in(reg) self.0.as_ptr(),
+                    new = in(reg_byte) new,
+                    inout("al") current => found,
+                    options(nostack),
+                );
+            }
+            // It sees this load, and so what happened before.
+            self.0.load(if found == current { ok } else { err });
+            if found == current { Ok(found) } else { Err(found) }
+        }
+    }
+
+    impl std::ops::Deref for AtomicByte {
+        type Target = AtomicU8;
+
+        fn deref(&self) -> &AtomicU8 {
+            &self.0
+        }
     }
 }
 

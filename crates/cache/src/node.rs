@@ -5,7 +5,9 @@ use std::ptr::NonNull;
 
 use relativist_core::hint::cold_path;
 use relativist_core::recycle;
-use relativist_core::sync::{AtomicBool, AtomicU64, Relaxed};
+use relativist_core::sync::{AtomicBool, AtomicU32, AtomicU64, Relaxed};
+
+use super::queues::Indexed;
 
 /// A time that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -16,8 +18,8 @@ pub(super) struct Node<K, V, L> {
     pub(super) key: K,
     pub(super) value: V,
     pub(super) lifespan: L,
-    /// The index of the entry in the queues of its shard. Set before the node is in the table.
-    pub(super) index: u32,
+    /// The index of the entry in the queues of its shard, used under the lock of the shard.
+    index: AtomicU32,
     /// Whether a lookup has found the entry since eviction last looked at it.
     mark: AtomicBool,
 }
@@ -141,9 +143,28 @@ impl<K, V, L: Lifespan> Node<K, V, L> {
         // SAFETY: memory of this layout that comes from the global allocator, possibly through the
         // recycler, can be a box's. It is not empty.
         unsafe {
-            node.write(Self { key, value, lifespan: L::new(times), index: 0, mark: AtomicBool::new(false) });
+            node.write(Self {
+                key,
+                value,
+                lifespan: L::new(times),
+                index: AtomicU32::new(0),
+                mark: AtomicBool::new(false),
+            });
             Box::from_raw(node.as_ptr())
         }
+    }
+}
+
+impl<K, V, L> Indexed for Node<K, V, L> {
+    #[inline(always)]
+    fn index(&self) -> u32 {
+        // Relaxed, here and below: the lock of the shard orders it.
+        self.index.load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn set_index(&self, index: u32) {
+        self.index.store(index, Relaxed);
     }
 }
 
@@ -177,11 +198,10 @@ impl<K, V, L> Node<K, V, L> {
     /// Returns whether the entry was marked, and removes the mark.
     #[inline]
     pub(super) fn take_visit(&self) -> bool {
-        // Relaxed, both: as above. A visit at the same time may be lost.
+        // Relaxed, both: as above. A visit at the same time may be lost. It stores in any case,
+        // because a branch would often be predicted wrongly.
         let visited = self.mark.load(Relaxed);
-        if visited {
-            self.mark.store(false, Relaxed);
-        }
+        self.mark.store(false, Relaxed);
         visited
     }
 }

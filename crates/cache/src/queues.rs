@@ -3,12 +3,13 @@
 //! [`ghosts`].
 //!
 //! What eviction knows about entries lies side by side, apart from their nodes: so nodes are small,
-//! and lookups touch nothing else. A queue is a doubly linked list, by index, so an entry that is
-//! removed leaves it at once.
+//! and lookups touch nothing else. A queue is a list of *chunks*, which have the entries in the
+//! order of their arrival. So an eviction that looks at entry after entry reads memory in sequence,
+//! and knows early which nodes to prefetch. An entry that is removed leaves its place empty. A
+//! chunk that has become empty leaves its queue, and chunks with few entries are joined.
 //!
 //! [`ghosts`]: super::ghosts
 
-use std::ops::{Index, IndexMut};
 use std::ptr::NonNull;
 
 use relativist_bucket::Hash;
@@ -28,16 +29,31 @@ const MAX_ASIDE: usize = 256;
 /// processor's cache.
 const MIN_PREFETCHED: usize = 8;
 
-/// The index of no entry.
+/// How many entries before its turn the node of an entry is prefetched.
+const AHEAD: usize = 4;
+
+/// The places of a chunk.
+const CHUNK: usize = 32;
+
+/// Neighbours that together have at most this many entries are joined.
+const FEW: usize = CHUNK / 2;
+
+/// The index of no entry, and the number of no chunk.
 const NONE: u32 = u32::MAX;
 
-/// The queue of an unused place.
-const UNUSED: u8 = u8::MAX;
+/// A node of the cache. It keeps the index of its entry.
+pub(super) trait Indexed {
+    /// Called under the lock of the shard only.
+    fn index(&self) -> u32;
+
+    /// As above.
+    fn set_index(&self, index: u32);
+}
 
 /// The queues of a shard, and what they know about its entries, whose nodes are of type `N`.
 pub(super) struct Queues<N> {
-    entries: Entries<N>,
-    /// The first of the unused places, which are linked.
+    chunks: Chunks<N>,
+    /// The first of the unused chunks, which are linked.
     unused: u32,
     lists: [List; eviction::QUEUES],
     /// A bit for each list that is not empty.
@@ -55,73 +71,42 @@ struct Entry<N> {
     node: NonNull<N>,
     hash: Hash,
     weight: u64,
-    /// Means nothing in the first entry of a queue.
-    previous: u32,
-    next: u32,
     /// The level when the entry was queued.
     stamp: u32,
-    queue: u8,
     visits: u8,
 }
 
-const _: () = assert!(size_of::<Entry<u8>>() == 40);
-
-/// All entries of a shard, in chunks, so that more of them move none and waste no memory.
-struct Entries<N>(Vec<Vec<Entry<N>>>);
-
-impl<N> Entries<N> {
-    /// The number of entries in a chunk.
-    const CHUNK: usize = 256;
-
-    #[inline(always)]
-    fn get(&self, index: u32) -> Option<&Entry<N>> {
-        self.0.get(index as usize / Self::CHUNK)?.get(index as usize % Self::CHUNK)
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self, index: u32) -> Option<&mut Entry<N>> {
-        self.0.get_mut(index as usize / Self::CHUNK)?.get_mut(index as usize % Self::CHUNK)
-    }
-
-    /// Adds an entry, and returns its index.
-    #[cold]
-    fn push(&mut self, entry: Entry<N>) -> u32 {
-        if self.0.last().is_none_or(|chunk| chunk.len() == Self::CHUNK) {
-            self.0.push(Vec::with_capacity(Self::CHUNK));
-        }
-        let full = (self.0.len() - 1) * Self::CHUNK;
-        let chunk = self.0.last_mut().expect("there is one");
-        let index = u32::try_from(full + chunk.len()).expect("fewer entries than 2^32");
-        chunk.push(entry);
-        index
-    }
+/// A part of a queue.
+struct Chunk<N> {
+    places: [Option<Entry<N>>; CHUNK],
+    /// The number of places from which on all are free.
+    used: u32,
+    /// The number of entries: at least one, if the chunk is in a queue.
+    len: u32,
+    /// The chunks before and after it in the queue.
+    previous: u32,
+    next: u32,
+    queue: u8,
 }
 
-impl<N> Index<u32> for Entries<N> {
-    type Output = Entry<N>;
+const _: () = assert!(size_of::<Option<Entry<u8>>>() == 32);
 
-    #[inline(always)]
-    fn index(&self, index: u32) -> &Entry<N> {
-        &self.0[index as usize / Self::CHUNK][index as usize % Self::CHUNK]
-    }
-}
+/// In boxes, because a vector that grows would move the chunks.
+type Chunks<N> = Vec<Box<Chunk<N>>>;
 
-impl<N> IndexMut<u32> for Entries<N> {
-    #[inline(always)]
-    fn index_mut(&mut self, index: u32) -> &mut Entry<N> {
-        &mut self.0[index as usize / Self::CHUNK][index as usize % Self::CHUNK]
-    }
-}
-
+/// A queue.
 #[derive(Clone, Copy)]
 struct List {
+    /// The index and the priority of the first entry.
     first: u32,
+    priority: u32,
+    /// The last chunk.
     last: u32,
 }
 
-const EMPTY: List = List { first: NONE, last: NONE };
+const EMPTY: List = List { first: NONE, priority: 0, last: NONE };
 
-const _: () = assert!(eviction::QUEUES <= u64::BITS as usize && eviction::QUEUES < UNUSED as usize);
+const _: () = assert!(eviction::QUEUES <= u64::BITS as usize);
 
 /// What an eviction sees in a node.
 pub(super) struct Look {
@@ -159,10 +144,41 @@ pub(super) struct Popped<N> {
 // SAFETY: the pointers are to nodes, which may be used on any thread under the lock of the shard.
 unsafe impl<N: Send + Sync> Send for Queues<N> {}
 
-impl<N> Queues<N> {
+impl<N> Entry<N> {
+    fn left(self) -> Left<N> {
+        let Self { node, hash, weight, visits, .. } = self;
+        Left { node, hash, weight, visits }
+    }
+}
+
+impl<N> Chunk<N> {
+    fn new() -> Self {
+        let places = [const { None }; CHUNK];
+        Self { places, used: 0, len: 0, previous: NONE, next: NONE, queue: 0 }
+    }
+
+    /// Returns the first place from this one on that has an entry.
+    #[inline(always)]
+    fn first_from(&self, place: usize) -> Option<usize> {
+        (place..CHUNK).find(|&place| self.places[place].is_some())
+    }
+}
+
+/// Returns the number of the chunk, and the place in it.
+#[inline(always)]
+fn place_of(index: u32) -> (u32, usize) {
+    (index / CHUNK as u32, index as usize % CHUNK)
+}
+
+#[inline(always)]
+fn index_of(chunk: u32, place: usize) -> u32 {
+    chunk * CHUNK as u32 + place as u32
+}
+
+impl<N: Indexed> Queues<N> {
     pub(super) fn new() -> Self {
         Self {
-            entries: Entries(Vec::new()),
+            chunks: Vec::new(),
             unused: NONE,
             lists: [EMPTY; eviction::QUEUES],
             occupied: 0,
@@ -172,52 +188,45 @@ impl<N> Queues<N> {
         }
     }
 
-    /// Adds an entry, and returns its index. It begins on probation, unless its hash is that of a
-    /// ghost, or `visits` says that it has replaced an entry with that many.
     #[inline(always)]
-    pub(super) fn add(&mut self, node: NonNull<N>, hash: Hash, weight: u64, visits: u8) -> u32 {
+    fn chunk(&mut self, number: u32) -> &mut Chunk<N> {
+        &mut self.chunks[number as usize]
+    }
+
+    #[inline(always)]
+    fn entry(&self, index: u32) -> Option<&Entry<N>> {
+        let (number, place) = place_of(index);
+        self.chunks.get(number as usize)?.places[place].as_ref()
+    }
+
+    /// Adds an entry. It begins on probation, unless its hash is that of a ghost, or `visits` says
+    /// that it has replaced an entry with that many.
+    ///
+    /// # Safety
+    ///
+    /// The node lives until its entry has left.
+    #[inline(always)]
+    pub(super) unsafe fn add(&mut self, node: NonNull<N>, hash: Hash, weight: u64, visits: u8) {
         let visits = visits.max(u8::from(self.ghosts.forget(hash.get())));
-        let entry = Entry { node, hash, weight, previous: NONE, next: NONE, stamp: 0, queue: UNUSED, visits };
-        let index = match self.entries.get_mut(self.unused) {
-            Some(place) => {
-                let index = std::mem::replace(&mut self.unused, place.next);
-                *place = entry;
-                index
-            }
-            None => self.entries.push(entry),
-        };
-        self.push(index);
-        index
+        self.push(Entry { node, hash, weight, stamp: 0, visits });
     }
 
     /// Returns the weight of an entry.
     #[inline(always)]
     pub(super) fn weight(&self, index: u32) -> u64 {
-        self.entries[index].weight
+        self.entry(index).expect("it is here").weight
     }
 
     /// Returns the hash of an entry, if it is here.
     #[inline(always)]
     pub(super) fn hash(&self, node: NonNull<N>, index: u32) -> Option<Hash> {
-        let entry = self.entries.get(index)?;
-        (entry.node == node && entry.queue != UNUSED).then_some(entry.hash)
+        self.entry(index).filter(|entry| entry.node == node).map(|entry| entry.hash)
     }
 
     /// Removes an entry.
     #[inline(always)]
     pub(super) fn remove(&mut self, index: u32) -> Left<N> {
-        self.unlink(index);
-        self.discard(index)
-    }
-
-    /// Makes the place of an entry, which is in no queue, unused.
-    #[inline(always)]
-    fn discard(&mut self, index: u32) -> Left<N> {
-        let entry = &mut self.entries[index];
-        entry.queue = UNUSED;
-        entry.next = self.unused;
-        self.unused = index;
-        Left { node: entry.node, hash: entry.hash, weight: entry.weight, visits: entry.visits }
+        self.take(index).left()
     }
 
     /// Removes the entry to evict next, apart from `kept`. Moves entries that were visited. Expired
@@ -229,65 +238,47 @@ impl<N> Queues<N> {
     #[inline(always)]
     pub(super) fn pop(
         &mut self,
-        kept: Option<u32>,
+        kept: Option<NonNull<N>>,
         look: impl Fn(NonNull<N>) -> Look,
     ) -> Result<Popped<N>, NoneToEvict> {
-        let (mut moves, mut in_use) = (0, 0);
-        let mut aside = EMPTY;
+        let mut moves = 0;
+        let mut aside = Vec::new();
         let popped = loop {
             let Some((queue, index, priority)) = self.next(kept) else {
-                break Err(if in_use > 0 { NoneToEvict::InUse } else { NoneToEvict::Empty });
+                break Err(if aside.is_empty() { NoneToEvict::Empty } else { NoneToEvict::InUse });
             };
-            if self.lists[queue].first == index {
-                self.unlink_first(queue, index);
-            } else {
-                self.unlink(index);
-            }
             self.level = priority;
-            let entry = &mut self.entries[index];
+            self.prefetch_look(index);
+            let mut entry = self.take(index);
             let Look { is_visited, has_expired, is_in_use } = look(entry.node);
             if is_in_use && !has_expired {
-                self.set_aside(&mut aside, index);
-                in_use += 1;
-                if in_use == MAX_ASIDE {
+                aside.push(entry);
+                if aside.len() == MAX_ASIDE {
                     break Err(NoneToEvict::InUse);
                 }
                 continue;
             }
-            let visits = eviction::verdict(entry.visits, is_visited);
-            match visits.filter(|_| !has_expired && moves < MAX_MOVES) {
+            match eviction::verdict(entry.visits, is_visited).filter(|_| !has_expired && moves < MAX_MOVES) {
                 Some(visits) => {
                     entry.visits = visits;
-                    self.push(index);
+                    self.append(eviction::protected(queue), entry);
                     moves += 1;
                 }
-                None => break Ok(Popped { left: self.discard(index), has_expired, queue }),
+                None => break Ok(Popped { left: entry.left(), has_expired, queue }),
             }
         };
-        if in_use > 0 {
+        if !aside.is_empty() {
             self.put_back(aside);
         }
         popped
     }
 
-    /// Appends an entry, which is in no queue, to a list of such entries.
-    #[cold]
-    fn set_aside(&mut self, aside: &mut List, index: u32) {
-        self.entries[index].next = NONE;
-        match self.entries.get_mut(std::mem::replace(&mut aside.last, index)) {
-            Some(last) => last.next = index,
-            None => aside.first = index,
-        }
-    }
-
     /// Moves the entries that were set aside, as if they had been visited.
     #[cold]
-    fn put_back(&mut self, aside: List) {
-        let mut next = aside.first;
-        while let Some(entry) = self.entries.get_mut(next) {
-            let index = std::mem::replace(&mut next, entry.next);
+    fn put_back(&mut self, aside: Vec<Entry<N>>) {
+        for mut entry in aside {
             entry.visits = eviction::verdict(entry.visits, true).unwrap_or(entry.visits);
-            self.push(index);
+            self.push(entry);
         }
     }
 
@@ -303,115 +294,238 @@ impl<N> Queues<N> {
         self.ghosts.prefetch(hash.get());
     }
 
-    /// Prefetches what the next evictions from a queue will use. Goes in steps, so that it never
-    /// waits for memory: the node of the third entry, and for the second its ghosts. Returns the
-    /// hash of that one, whose bucket the caller prefetches.
+    /// Prefetches the node of an entry that follows this one, for a later look.
+    #[inline(always)]
+    fn prefetch_look(&self, index: u32) {
+        let (number, place) = place_of(index);
+        let chunk = &self.chunks[number as usize];
+        let ahead = match place + AHEAD {
+            ahead if ahead < CHUNK => &chunk.places[ahead],
+            ahead => match self.chunks.get(chunk.next as usize) {
+                Some(next) => &next.places[ahead % CHUNK],
+                None => &None,
+            },
+        };
+        if let Some(entry) = ahead {
+            // The mark is at the end of the node.
+            prefetch_for_write(entry.node.as_ptr().wrapping_add(1).cast::<u8>().wrapping_sub(1));
+        }
+    }
+
+    /// Prefetches the ghosts of the entry of a queue that may be evicted after the next one.
+    /// Returns its hash, so that the caller prefetches its bucket.
     #[inline(always)]
     pub(super) fn prefetch(&mut self, queue: usize) -> Option<Hash> {
         if self.len < MIN_PREFETCHED {
             return None;
         }
-        let after = |index: u32| self.entries.get(index).map(|entry| entry.next);
-        let second = after(self.lists[queue].first)?;
-        if let Some(third) = after(second).and_then(|third| self.entries.get(third)) {
-            prefetch_for_write(third.node.as_ptr());
-            // The mark is at its end.
-            prefetch_for_write(third.node.as_ptr().wrapping_add(1).cast::<u8>().wrapping_sub(1));
-        }
-        let hash = self.entries.get(second)?.hash;
+        let hash = self.entry(self.lists[queue].first.wrapping_add(1))?.hash;
         self.prefetch_ghost(hash);
         Some(hash)
     }
 
     /// Takes all entries, in constant time. Forgets all ghosts.
     pub(super) fn take_all(&mut self) -> Taken<N> {
-        Taken(std::mem::replace(self, Self { level: self.level, ..Self::new() }).entries.0)
+        Taken(std::mem::replace(self, Self { level: self.level, ..Self::new() }).chunks)
     }
 
     /// Returns queue, index and priority of the first entry with the lowest priority, apart from
     /// `kept`.
     #[inline(always)]
-    fn next(&self, kept: Option<u32>) -> Option<(usize, u32, u32)> {
+    fn next(&self, kept: Option<NonNull<N>>) -> Option<(usize, u32, u32)> {
+        // SAFETY: it has an entry, so it lives.
+        let kept = kept.map(|node| unsafe { node.as_ref() }.index());
         let mut left = self.occupied;
         let mut next = None;
         let mut lowest = i32::MAX;
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
-            let mut index = self.lists[queue].first;
-            if Some(index) == kept {
-                index = self.entries[index].next;
-                if index == NONE {
+            let List { mut first, mut priority, .. } = self.lists[queue];
+            if Some(first) == kept {
+                first = self.after(first);
+                if first == NONE {
                     continue;
                 }
+                priority = self.priority(queue, first);
             }
-            let priority = self.entries[index].stamp.wrapping_add(eviction::worth_of_entry(queue));
             let distance = priority.wrapping_sub(self.level) as i32;
             if distance < lowest || next.is_none() {
                 lowest = distance;
-                next = Some((queue, index, priority));
+                next = Some((queue, first, priority));
             }
         }
         next
     }
 
-    /// Appends an entry, which is in no queue, to the one for its weight and visits.
     #[inline(always)]
-    fn push(&mut self, index: u32) {
-        let entry = &mut self.entries[index];
-        let queue = eviction::queue_of_entry(usize::try_from(entry.weight).unwrap_or(usize::MAX), entry.visits);
+    fn priority(&self, queue: usize, index: u32) -> u32 {
+        self.entry(index).map_or(0, |entry| entry.stamp.wrapping_add(eviction::worth_of_entry(queue)))
+    }
+
+    /// Returns the index of the next entry of the same queue.
+    #[inline(always)]
+    fn after(&self, index: u32) -> u32 {
+        let (number, place) = place_of(index);
+        let chunk = &self.chunks[number as usize];
+        match chunk.first_from(place + 1) {
+            Some(place) => index_of(number, place),
+            None => self.first_of(chunk.next),
+        }
+    }
+
+    /// Returns the index of the first entry of a chunk that is in a queue.
+    fn first_of(&self, number: u32) -> u32 {
+        match self.chunks.get(number as usize).and_then(|chunk| chunk.first_from(0)) {
+            Some(place) => index_of(number, place),
+            None => NONE,
+        }
+    }
+
+    /// Appends an entry to the queue for its weight and visits.
+    #[inline(always)]
+    fn push(&mut self, entry: Entry<N>) {
+        let weight = usize::try_from(entry.weight).unwrap_or(usize::MAX);
+        self.append(eviction::queue_of_entry(weight, entry.visits), entry);
+    }
+
+    /// Appends an entry to a queue.
+    #[inline(always)]
+    fn append(&mut self, queue: usize, entry: Entry<N>) {
+        let mut last = self.lists[queue].last;
+        if self.chunks.get(last as usize).is_none_or(|chunk| chunk.used as usize == CHUNK) {
+            last = self.add_chunk(queue);
+        }
+        let stamp = self.level;
+        let chunk = self.chunk(last);
+        let place = chunk.used as usize % CHUNK;
+        chunk.used += 1;
+        chunk.len += 1;
+        let index = index_of(last, place);
+        // SAFETY: the node lives until its entry has left.
+        unsafe { entry.node.as_ref() }.set_index(index);
+        chunk.places[place] = Some(Entry { stamp, ..entry });
+        self.len += 1;
+        if self.lists[queue].first == NONE {
+            self.set_first(queue, index);
+        }
+    }
+
+    /// Appends a chunk to a queue.
+    #[cold]
+    fn add_chunk(&mut self, queue: usize) -> u32 {
+        if self.unused == NONE {
+            self.unused = u32::try_from(self.chunks.len()).expect("fewer chunks than entries");
+            assert!(self.unused < NONE / CHUNK as u32, "fewer entries than 2^32");
+            self.chunks.push(Box::new(Chunk::new()));
+        }
+        let number = self.unused;
+        let previous = std::mem::replace(&mut self.lists[queue].last, number);
+        let chunk = self.chunk(number);
+        let unused = std::mem::replace(&mut chunk.next, NONE);
+        (chunk.previous, chunk.queue) = (previous, queue as u8);
+        self.unused = unused;
+        if previous != NONE {
+            self.chunk(previous).next = number;
+        }
+        number
+    }
+
+    /// Sets the first entry of a queue, or that there is none.
+    #[inline(always)]
+    fn set_first(&mut self, queue: usize, first: u32) {
+        let priority = self.priority(queue, first);
         let list = &mut self.lists[queue];
-        let previous = std::mem::replace(&mut list.last, index);
-        entry.queue = queue as u8;
-        entry.stamp = self.level;
-        entry.previous = previous;
-        entry.next = NONE;
-        match self.entries.get_mut(previous) {
-            Some(previous) => previous.next = index,
-            None => {
-                list.first = index;
-                self.occupied |= 1 << queue;
+        (list.first, list.priority) = (first, priority);
+        let bit = 1 << queue;
+        self.occupied = if first == NONE { self.occupied & !bit } else { self.occupied | bit };
+    }
+
+    /// Takes an entry out of its queue.
+    #[inline(always)]
+    fn take(&mut self, index: u32) -> Entry<N> {
+        let (number, place) = place_of(index);
+        let chunk = self.chunk(number);
+        let entry = chunk.places[place].take().expect("it is here");
+        chunk.len -= 1;
+        let (queue, is_empty) = (usize::from(chunk.queue), chunk.len == 0);
+        self.len -= 1;
+        let list = &mut self.lists[queue];
+        if is_empty {
+            self.unlink(number);
+        } else if list.first == index {
+            let chunk = &self.chunks[number as usize];
+            let next = chunk.first_from(place + 1).expect("the chunk has another entry");
+            let stamp = chunk.places[next].as_ref().map_or(0, |entry| entry.stamp);
+            list.first = index_of(number, next);
+            list.priority = stamp.wrapping_add(eviction::worth_of_entry(queue));
+        } else {
+            self.join(number);
+        }
+        entry
+    }
+
+    /// Takes an empty chunk out of its queue.
+    #[cold]
+    fn unlink(&mut self, number: u32) {
+        let unused = std::mem::replace(&mut self.unused, number);
+        let chunk = self.chunk(number);
+        chunk.used = 0;
+        let (queue, previous) = (usize::from(chunk.queue), chunk.previous);
+        let next = std::mem::replace(&mut chunk.next, unused);
+        if let Some(previous) = self.chunks.get_mut(previous as usize) {
+            previous.next = next;
+        }
+        match self.chunks.get_mut(next as usize) {
+            Some(next) => next.previous = previous,
+            None => self.lists[queue].last = previous,
+        }
+        if previous == NONE {
+            let first = self.first_of(next);
+            self.set_first(queue, first);
+        }
+    }
+
+    /// Joins a chunk with the one before or after it, if both have few entries: so most of the
+    /// memory is used, whatever is removed.
+    #[cold]
+    fn join(&mut self, number: u32) {
+        let (previous, next) = (self.chunk(number).previous, self.chunk(number).next);
+        for (one, other) in [(previous, number), (number, next)] {
+            if one != NONE && other != NONE && self.chunk(one).len + self.chunk(other).len <= FEW as u32 {
+                return self.append_chunk(one, other);
             }
         }
-        self.len += 1;
     }
 
-    /// Like [`unlink`](Self::unlink), for the first entry of a queue, in fewer instructions. Writes
-    /// to no other entry: the next one keeps this one as its previous entry.
-    #[inline(always)]
-    fn unlink_first(&mut self, queue: usize, first: u32) {
-        let list = &mut self.lists[queue];
-        list.first = self.entries[first].next;
-        if list.first == NONE {
-            list.last = NONE;
-            self.occupied &= !(1 << queue);
+    /// Moves the entries of a chunk to the one before it.
+    fn append_chunk(&mut self, number: u32, next: u32) {
+        let queue = usize::from(self.chunk(number).queue);
+        let first = self.lists[queue].first;
+        let entries = [number, next].map(|number| {
+            let chunk = self.chunk(number);
+            chunk.len = 0;
+            std::mem::replace(&mut chunk.places, [const { None }; CHUNK])
+        });
+        let chunk = self.chunk(number);
+        chunk.used = 0;
+        for entry in entries.into_iter().flatten().flatten() {
+            let place = chunk.used as usize;
+            // SAFETY: the node lives until its entry has left.
+            unsafe { entry.node.as_ref() }.set_index(index_of(number, place));
+            chunk.places[place] = Some(entry);
+            chunk.used += 1;
         }
-        self.len -= 1;
-    }
-
-    /// Takes an entry out of the queue in which it is.
-    fn unlink(&mut self, index: u32) {
-        let Entry { queue, previous, next, .. } = self.entries[index];
-        let list = &mut self.lists[usize::from(queue)];
-        // What the first entry has as its previous one is gone; see `unlink_first`.
-        if list.first == index {
-            list.first = next;
-        } else {
-            self.entries[previous].next = next;
+        chunk.len = chunk.used;
+        self.unlink(next);
+        if [number, next].contains(&place_of(first).0) {
+            self.set_first(queue, index_of(number, 0));
         }
-        match self.entries.get_mut(next) {
-            Some(after) => after.previous = previous,
-            None => list.last = if list.first == NONE { NONE } else { previous },
-        }
-        if list.first == NONE {
-            self.occupied &= !(1 << queue);
-        }
-        self.len -= 1;
     }
 }
 
 /// Entries that have left their shard all at once.
-pub(super) struct Taken<N>(Vec<Vec<Entry<N>>>);
+pub(super) struct Taken<N>(Chunks<N>);
 
 // SAFETY: as for the queues.
 unsafe impl<N: Send + Sync> Send for Taken<N> {}
@@ -430,10 +544,9 @@ impl<N> Taken<N> {
 
     /// Takes an entry out.
     pub(super) fn pop(&mut self) -> Option<Left<N>> {
-        while let Some(entries) = self.0.last_mut() {
-            match entries.pop() {
-                Some(entry) if entry.queue == UNUSED => {}
-                Some(Entry { node, hash, weight, .. }) => return Some(Left { node, hash, weight, visits: 0 }),
+        while let Some(chunk) = self.0.last_mut() {
+            match chunk.first_from(0) {
+                Some(place) => return chunk.places[place].take().map(Entry::left),
                 None => _ = self.0.pop(),
             }
         }
@@ -443,54 +556,51 @@ impl<N> Taken<N> {
 
 #[cfg(all(test, not(relativist_loom)))]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
+    use std::collections::VecDeque;
+
+    use relativist_testing::random::Random;
 
     use super::*;
 
-    #[test]
-    fn an_entry_can_leave_after_the_one_before_it() {
-        let nodes = [0, 1, 2, 3, 4, 5];
-        let mut queues = Queues::new();
-        let add = |queues: &mut Queues<i32>, n: usize| queues.add(NonNull::from(&nodes[n]), Hash::new(n as u64), 1, 0);
-        let pop_but = |queues: &mut Queues<i32>, kept| {
-            let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
-            // SAFETY: one of the nodes.
-            queues.pop(kept, look).ok().map(|popped| unsafe { *popped.left.node.as_ref() })
-        };
-        let pop = |queues: &mut Queues<i32>| pop_but(queues, None);
+    /// A node with a number.
+    #[derive(Debug)]
+    struct Number(usize, Cell<u32>);
 
-        let indices = [0, 1, 2, 3].map(|n| add(&mut queues, n));
-        assert_eq!(pop(&mut queues), Some(0));
-        queues.remove(indices[1]);
-        assert_eq!(pop(&mut queues), Some(2));
-        add(&mut queues, 4);
-        let kept = Some(indices[3]);
-        assert_eq!((pop_but(&mut queues, kept), queues.len), (Some(4), 1));
-        assert_eq!((pop_but(&mut queues, kept), queues.len), (None, 1));
-        queues.remove(indices[3]);
-        assert_eq!((pop(&mut queues), queues.len), (None, 0));
-        add(&mut queues, 5);
-        assert_eq!((pop(&mut queues), queues.len, queues.entries.0[0].len()), (Some(5), 0, 4));
+    impl Indexed for Number {
+        fn index(&self) -> u32 {
+            self.1.get()
+        }
 
-        [0, 1, 2].into_iter().for_each(|n| _ = add(&mut queues, n));
-        let mut taken = queues.take_all();
-        assert_eq!((queues.len, pop(&mut queues)), (0, None));
-        taken.append(queues.take_all());
-        assert_eq!(std::iter::from_fn(|| taken.pop()).count(), 3);
+        fn set_index(&self, index: u32) {
+            self.1.set(index);
+        }
     }
 
-    /// Makes queues of entries of one weight, whose nodes are numbers.
-    fn queues(nodes: &[usize], weight: u64, visits: u8) -> Queues<usize> {
+    fn nodes(len: usize) -> Vec<Number> {
+        (0..len).map(|number| Number(number, Cell::new(NONE))).collect()
+    }
+
+    fn add(queues: &mut Queues<Number>, node: &Number, weight: u64, visits: u8) {
+        // SAFETY: the nodes of each test outlive the queues.
+        unsafe { queues.add(NonNull::from(node), Hash::new(node.0 as u64), weight, visits) };
+    }
+
+    /// Makes queues of nodes of one weight.
+    fn queues(nodes: &[Number], weight: u64, visits: u8) -> Queues<Number> {
         let mut queues = Queues::new();
-        nodes.iter().for_each(|node| _ = queues.add(NonNull::from(node), Hash::new(*node as u64), weight, visits));
+        nodes.iter().for_each(|node| add(&mut queues, node, weight, visits));
         queues
     }
 
-    /// Pops an entry. Returns its number, and those of the entries that the eviction looked at.
-    fn pop(queues: &mut Queues<usize>, is_in_use: impl Fn(usize) -> bool) -> (Result<usize, NoneToEvict>, Vec<usize>) {
-        let looks = RefCell::new(Vec::new());
+    fn number(node: NonNull<Number>) -> usize {
         // SAFETY: one of the nodes.
-        let number = |node: NonNull<usize>| unsafe { *node.as_ref() };
+        unsafe { node.as_ref() }.0
+    }
+
+    /// Pops an entry. Returns its number, and those of the entries that the eviction looked at.
+    fn pop(queues: &mut Queues<Number>, is_in_use: impl Fn(usize) -> bool) -> (Result<usize, NoneToEvict>, Vec<usize>) {
+        let looks = RefCell::new(Vec::new());
         let popped = queues.pop(None, |node| {
             looks.borrow_mut().push(number(node));
             Look { is_visited: false, has_expired: false, is_in_use: is_in_use(number(node)) }
@@ -499,9 +609,91 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_can_leave_after_the_one_before_it() {
+        let nodes = nodes(6);
+        let pop_but = |queues: &mut Queues<Number>, kept: Option<&Number>| {
+            let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
+            queues.pop(kept.map(NonNull::from), look).ok().map(|popped| number(popped.left.node))
+        };
+        let pop = |queues: &mut Queues<Number>| pop_but(queues, None);
+
+        let mut queues = queues(&nodes[..4], 1, 0);
+        assert_eq!(pop(&mut queues), Some(0));
+        queues.remove(nodes[1].index());
+        assert_eq!(pop(&mut queues), Some(2));
+        add(&mut queues, &nodes[4], 1, 0);
+        let kept = Some(&nodes[3]);
+        assert_eq!((pop_but(&mut queues, kept), queues.len), (Some(4), 1));
+        assert_eq!((pop_but(&mut queues, kept), queues.len), (None, 1));
+        queues.remove(nodes[3].index());
+        assert_eq!((pop(&mut queues), queues.len), (None, 0));
+        add(&mut queues, &nodes[5], 1, 0);
+        assert_eq!((pop(&mut queues), queues.len, queues.chunks.len()), (Some(5), 0, 1));
+
+        nodes[..3].iter().for_each(|node| add(&mut queues, node, 1, 0));
+        let mut taken = queues.take_all();
+        assert_eq!((queues.len, pop(&mut queues)), (0, None));
+        taken.append(queues.take_all());
+        assert_eq!(std::iter::from_fn(|| taken.pop()).count(), 3);
+    }
+
+    /// Random operations, compared with a plain list per queue.
+    #[test]
+    fn entries_leave_in_the_order_of_their_arrival() {
+        const LEN: usize = 2000;
+        let nodes = nodes(LEN);
+        let mut random = Random::new(1);
+        for kept in [None, Some(&nodes[7])] {
+            let mut queues = Queues::new();
+            let (mut expected, mut absent) = (VecDeque::new(), Vec::from_iter(0..LEN));
+            for step in 0..40_000 {
+                // It grows, then it shrinks.
+                let grows = random.below(5) < if step % 10_000 < 5_000 { 3 } else { 2 };
+                if grows && !absent.is_empty() {
+                    let node = absent.swap_remove(random.below(absent.len() as u64) as usize);
+                    add(&mut queues, &nodes[node], 1, 0);
+                    expected.push_back(node);
+                } else if random.below(2) == 0 {
+                    let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
+                    let popped = queues.pop(kept.map(NonNull::from).filter(|_| expected.contains(&7)), look);
+                    let first = expected.iter().position(|&node| kept.is_none() || node != 7);
+                    let first = first.and_then(|place| expected.remove(place));
+                    assert_eq!(popped.ok().map(|popped| number(popped.left.node)), first);
+                    absent.extend(first);
+                } else if !expected.is_empty() {
+                    let place = random.below(expected.len() as u64) as usize;
+                    let node = expected.remove(place).unwrap();
+                    let (index, hash) = (nodes[node].index(), Hash::new(node as u64));
+                    assert_eq!(queues.hash(NonNull::from(&nodes[node]), index), Some(hash));
+                    assert_eq!(number(queues.remove(index).node), node);
+                    assert_eq!(queues.hash(NonNull::from(&nodes[node]), index), None);
+                    absent.push(node);
+                }
+                assert_eq!(queues.len, expected.len());
+            }
+        }
+    }
+
+    /// Whatever is removed, chunks are not mostly empty.
+    #[test]
+    fn chunks_with_few_entries_are_joined() {
+        let nodes = nodes(100 * CHUNK);
+        let mut queues = queues(&nodes, 1, 0);
+        let used = |queues: &Queues<Number>| queues.chunks.iter().filter(|chunk| chunk.used > 0).count();
+        assert_eq!(used(&queues), 100);
+        nodes.iter().filter(|node| node.0 % CHUNK != 0).for_each(|node| _ = queues.remove(node.index()));
+        assert!(used(&queues) <= 100 / (FEW / 2), "{}", used(&queues));
+        let left: Vec<_> = std::iter::from_fn(|| pop(&mut queues, |_| false).0.ok()).collect();
+        assert_eq!(left, Vec::from_iter((0..100).map(|chunk| chunk * CHUNK)));
+        // Their memory is used again.
+        nodes.iter().for_each(|node| add(&mut queues, node, 1, 0));
+        assert_eq!(queues.chunks.len(), 100);
+    }
+
+    #[test]
     fn an_eviction_looks_at_a_bounded_number_of_entries_in_use() {
         const LEN: usize = 4 * MAX_ASIDE;
-        let nodes: Vec<_> = (0..LEN).collect();
+        let nodes = nodes(LEN);
         let mut queues = queues(&nodes, 1, 0);
         let mut looks: Vec<_> = (0..4)
             .flat_map(|_| {
@@ -511,7 +703,7 @@ mod tests {
             })
             .collect();
         looks.sort_unstable();
-        assert_eq!(looks, nodes, "each had its turn");
+        assert_eq!(looks, Vec::from_iter(0..LEN), "each had its turn");
         // The only one that is not in use is found when its turn comes.
         let pops = (1..).find(|_| pop(&mut queues, |node| node != 1000).0 == Ok(1000));
         assert_eq!((pops, queues.len), (Some(4), LEN - 1));
@@ -522,10 +714,10 @@ mod tests {
 
     #[test]
     fn heavy_entries_in_use_do_not_hide_light_ones() {
-        let nodes: Vec<_> = (0..20).collect();
+        let nodes = nodes(20);
         let mut queues = queues(&nodes[..10], 1 << 20, 0);
         // These have 32,768 times the worth of the heavy ones, so their turn comes last.
-        nodes[10..].iter().for_each(|node| _ = queues.add(NonNull::from(node), Hash::new(*node as u64), 1, 1));
+        nodes[10..].iter().for_each(|node| add(&mut queues, node, 1, 1));
         for left in (0..10).rev() {
             let (popped, looks) = pop(&mut queues, |node| node < 10);
             assert!(popped.is_ok_and(|node| node >= 10), "{popped:?}");

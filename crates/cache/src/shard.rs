@@ -23,7 +23,7 @@ use relativist_rcu::{Guard, clock};
 use super::cause::RemovalCause;
 use super::flight::Flight;
 use super::node::{Lifespan, Node, NodePtr};
-use super::queues::{Left, Look, NoneToEvict, Queues, Taken};
+use super::queues::{Indexed, Left, Look, NoneToEvict, Queues, Taken};
 use super::table::Table;
 
 /// The lock of a shard and its counts, on cache lines of their own.
@@ -206,7 +206,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     #[inline(always)]
     pub(super) fn weight_of(&self, node: NodePtr<K, V, L>) -> u64 {
         // SAFETY: in the table, so alive.
-        self.state.queues.weight(unsafe { node.as_ref() }.index)
+        self.state.queues.weight(unsafe { node.as_ref() }.index())
     }
 
     /// Inserts an entry whose key is not in the table.
@@ -230,10 +230,9 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     /// Adds an entry to the queues.
     #[inline(always)]
     fn add(&mut self, node: Box<Node<K, V, L>>, hash: Hash, weight: u64, visits: u8) -> NodePtr<K, V, L> {
-        let mut node = NonNull::from(Box::leak(node));
-        let index = self.state.queues.add(node, hash, weight, visits);
-        // SAFETY: no other thread has it yet.
-        unsafe { node.as_mut() }.index = index;
+        let node = NonNull::from(Box::leak(node));
+        // SAFETY: it stays alive until it is retired, and that is after it has left the queues.
+        unsafe { self.state.queues.add(node, hash, weight, visits) };
         node
     }
 
@@ -250,7 +249,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         if old_node.take_visit() {
             node.visit();
         }
-        let left = self.state.queues.remove(old_node.index);
+        let left = self.state.queues.remove(old_node.index());
         let node = self.add(node, hash, weight, left.visits);
         // SAFETY: this holds the lock, and the old one is in the table. The new one stays alive
         // until it is retired.
@@ -263,7 +262,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     #[inline(always)]
     pub(super) fn hash_of(&self, node: NodePtr<K, V, L>) -> Option<Hash> {
         // SAFETY: alive, because the guard of the caller is older than its removal.
-        self.state.queues.hash(node, unsafe { node.as_ref() }.index)
+        self.state.queues.hash(node, unsafe { node.as_ref() }.index())
     }
 
     /// Removes an entry, unless it has left the cache.
@@ -273,7 +272,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         let is_removed = unsafe { self.table.remove(hash, node) };
         debug_assert!(is_removed);
         // SAFETY: it is alive.
-        let left = self.state.queues.remove(unsafe { node.as_ref() }.index);
+        let left = self.state.queues.remove(unsafe { node.as_ref() }.index());
         self.gone(&left);
         self.fit(guard);
         Some(left)
@@ -311,8 +310,6 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         if let Some(left) = self.pop_detached() {
             return Ok((left, RemovalCause::Explicit));
         }
-        // SAFETY: it is in the table.
-        let kept = kept.map(|node| unsafe { node.as_ref() }.index);
         let popped = self.state.queues.pop(kept, |node| {
             // SAFETY: nodes in queues are alive.
             let node = unsafe { node.as_ref() };

@@ -113,6 +113,12 @@ fn queue_of_class(class: usize, visits: u8) -> usize {
     2 * class + usize::from(visits > 0)
 }
 
+/// Returns the queue of protected items of the same class.
+#[inline]
+pub fn protected(queue: usize) -> usize {
+    queue | 1
+}
+
 /// Returns whether the items of a queue are protected: they have moved, and have visits to their
 /// credit.
 #[inline]
@@ -200,7 +206,9 @@ const WORTH_OF_ENTRY: [u32; QUEUES] = {
 /// visits if it moves, or none if it goes.
 #[inline]
 pub fn verdict(visits: u8, was_visited: bool) -> Option<u8> {
-    if was_visited { Some((visits + 1).min(MAX_VISITS)) } else { visits.checked_sub(1).filter(|&left| left > 0) }
+    // Without branches that depend on the visit, because they would often be predicted wrongly.
+    let left = if was_visited { (visits + 1).min(MAX_VISITS) } else { visits.saturating_sub(1) };
+    (left > 0).then_some(left)
 }
 
 #[cfg(test)]

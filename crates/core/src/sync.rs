@@ -14,6 +14,10 @@ pub use std::sync::atomic::{
 #[cfg(relativist_loom)]
 #[doc(hidden)]
 pub use loom;
+#[cfg(all(not(relativist_loom), relativist_sanitizer = "thread"))]
+pub use sanitized::AtomicByte;
+#[cfg(all(not(relativist_loom), not(relativist_sanitizer = "thread")))]
+pub use std::sync::atomic::AtomicU8 as AtomicByte;
 #[cfg(relativist_loom)]
 pub use {
     loom::cell::{Cell, UnsafeCell},
@@ -21,10 +25,6 @@ pub use {
     loom::thread::yield_now,
     tracked::{AtomicBits, AtomicByte, AtomicPtr},
 };
-#[cfg(all(not(relativist_loom), not(relativist_sanitizer = "thread")))]
-pub use std::sync::atomic::AtomicU8 as AtomicByte;
-#[cfg(all(not(relativist_loom), relativist_sanitizer = "thread"))]
-pub use sanitized::AtomicByte;
 #[cfg(not(relativist_loom))]
 pub use {
     std::cell::Cell,

@@ -6,24 +6,26 @@ use std::sync::{Arc, Weak};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use relativist_core::sync::AtomicU32;
+
 use super::background::Swept;
 use super::cause::RemovalCause;
 use super::core::{Core, Listener, Weigher};
 use super::expiry::Expiry;
 use super::node::Lifespan;
-use super::shard::IsInUse;
+use super::shard::{ENOUGH_WEIGHED, IsInUse};
 use super::stats::Recorder;
 use super::{AnyCore, Cache};
 
 /// The number of entries for which it pays to have another shard.
 const ENTRIES_PER_SHARD: u64 = 256;
-/// The same if they may have different weights. A heavy entry makes room for itself in its own
-/// shard, which then has to have enough others: with a sixteenth of them, a seventh more
-/// requests miss (`relativist-bench replay --generate etc --sizes 1%`).
-const WEIGHED_ENTRIES_PER_SHARD: u64 = 4096;
+
+/// The number of entries that a shard should not exceed: when its table grows, an insertion moves
+/// them all, which takes some milliseconds.
+const MAX_ENTRIES_PER_SHARD: u64 = 1 << 17;
 
 /// An update has a bit for each shard.
-const MAX_SHARDS: usize = 64;
+const MAX_SHARDS: u64 = 64;
 
 /// The weight that may wait for readers in a small cache: bytes, if there is a weigher, or entries.
 const MIN_WAITING_BYTES: u64 = 1 << 20;
@@ -89,9 +91,9 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets about how many entries the cache will have when it is full. By default this is the
     /// capacity if all entries weigh 1, and unknown otherwise.
     ///
-    /// The only use is for few entries, less than some ten thousands: the cache then has fewer
-    /// shards, so that each has enough entries to choose from when it evicts. That matters most if
-    /// some entries are much heavier than others. The tables grow as needed.
+    /// A cache with a weigher has fewer shards if there are less than some ten thousand entries. So
+    /// each shard has enough entries to choose from when it evicts, and threads that insert wait
+    /// for each other more often. The tables grow as needed.
     #[doc(alias = "initial_capacity")]
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);
@@ -180,6 +182,7 @@ impl<K, V, S> Builder<K, V, S> {
         let min_waiting = if self.weigher.is_some() { MIN_WAITING_BYTES } else { MIN_WAITING_ENTRIES };
         let shards = self.shards();
         let mut core = Core::new(self.hasher, self.capacity, shards, min_waiting);
+        core.level = (shards > 1 && self.weigher.is_some()).then(AtomicU32::default);
         core.weigher = self.weigher;
         core.listener = self.listener;
         core.expiry = self.expiry.started();
@@ -192,16 +195,15 @@ impl<K, V, S> Builder<K, V, S> {
         core
     }
 
-    /// Returns the number of shards: a power of two. If the number of entries is unknown, it is
-    /// that of a large cache.
+    /// Returns the number of shards: a power of two.
     fn shards(&self) -> usize {
         let all_weigh_one = self.weigher.is_none();
-        let entries = self.estimated_entries.or(all_weigh_one.then_some(self.capacity)).unwrap_or(u64::MAX);
-        let threads = available_parallelism().map_or(1, usize::from).next_power_of_two();
-        let per_shard = if all_weigh_one { ENTRIES_PER_SHARD } else { WEIGHED_ENTRIES_PER_SHARD };
-        let useful = usize::try_from(entries / per_shard).unwrap_or(usize::MAX);
-        let useful = useful.checked_ilog2().map_or(1, |bits| 1 << bits);
-        (4 * threads).min(useful).min(MAX_SHARDS)
+        let entries = self.estimated_entries.or(all_weigh_one.then_some(self.capacity));
+        let threads = available_parallelism().map_or(1, |threads| threads.get() as u64).next_power_of_two();
+        let per_shard = if all_weigh_one { ENTRIES_PER_SHARD } else { ENOUGH_WEIGHED };
+        let shards = entries
+            .map_or(4 * threads, |entries| (4 * threads).max(entries / MAX_ENTRIES_PER_SHARD).min(entries / per_shard));
+        1 << shards.clamp(1, MAX_SHARDS).ilog2()
     }
 }
 

@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use equivalent::Equivalent;
 use relativist_bucket as bucket;
 use relativist_core::hint::cold_path;
-use relativist_core::sync::{Acquire, AtomicBool, AtomicU64, Backoff, Relaxed, Release, yield_now};
+use relativist_core::sync::{Acquire, AtomicBool, AtomicU32, AtomicU64, Backoff, Relaxed, Release, yield_now};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, read};
 
@@ -64,6 +64,9 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     pub(super) loads: LoadCounts,
     pub(super) limit: Limit,
     shards: Box<[Shard<K, V, L>]>,
+    /// The level of the shards with few entries, if weights may differ. So one of them can be
+    /// chosen to evict the next entry. (Without weights, each shard has enough entries.)
+    pub(super) level: Option<AtomicU32>,
     /// The weight that may wait for readers even if the capacity is small.
     min_waiting: u64,
     /// Whether there may be detached entries.
@@ -141,6 +144,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
             loads: LoadCounts::default(),
             limit: Limit::new(capacity),
             shards: (0..shards).map(|_| Shard::new()).collect(),
+            level: None,
             min_waiting,
             has_detached: AtomicBool::new(false),
             background: AtomicU64::new(0),
@@ -215,7 +219,22 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
 
     #[inline(always)]
     pub(super) fn lock(&self, index: usize) -> Locked<'_, K, V, L> {
-        Locked::new(&self.tables[index], &self.shards[index])
+        Locked::new(&self.tables[index], &self.shards[index], self.level.as_ref())
+    }
+
+    /// Returns the lowest priority of an entry of some shards with few entries, but not this one,
+    /// and its shard.
+    #[cold]
+    pub(super) fn lowest_but(&self, index: usize) -> Option<(u32, usize)> {
+        /// The number of shards to choose from. More choose hardly better.
+        const CHOICES: usize = 8;
+        // Relaxed: a heuristic.
+        let level = self.level.as_ref()?.load(Relaxed);
+        // It differs from eviction to eviction.
+        let first = (level.wrapping_mul(0x9E37_79B9) >> 16) as usize;
+        let others = (0..self.shards()).map(|n| (first + n) & (self.shards() - 1)).filter(|&other| other != index);
+        let choices = others.filter_map(|other| Some((self.shards[other].lowest()?, other))).take(CHOICES);
+        choices.min_by_key(|(lowest, _)| lowest.wrapping_sub(level) as i32)
     }
 
     /// Begins an update.

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use relativist_bucket::Hash;
 use relativist_core::eviction;
-use relativist_core::prefetch::prefetch_for_write;
+use relativist_core::prefetch::{prefetch, prefetch_for_write};
 
 use super::ghosts::Ghosts;
 
@@ -123,6 +123,8 @@ pub(super) enum NoneToEvict {
     Empty,
     /// All entries that the eviction has looked at are in use.
     InUse,
+    /// The turn of the next entry comes after that of one in another shard.
+    Later,
 }
 
 /// An entry that has left the queues.
@@ -143,6 +145,12 @@ pub(super) struct Popped<N> {
 
 // SAFETY: the pointers are to nodes, which may be used on any thread under the lock of the shard.
 unsafe impl<N: Send + Sync> Send for Queues<N> {}
+
+/// Compares priorities.
+#[inline(always)]
+pub(super) fn is_before(one: u32, other: u32) -> bool {
+    (one.wrapping_sub(other) as i32) < 0
+}
 
 impl<N> Entry<N> {
     fn left(self) -> Left<N> {
@@ -211,6 +219,15 @@ impl<N: Indexed> Queues<N> {
         self.push(Entry { node, hash, weight, stamp: 0, visits });
     }
 
+    /// Prefetches what [`hash`](Self::hash) will read.
+    #[inline(always)]
+    pub(super) fn prefetch_hash(&self, index: u32) {
+        let (number, place) = place_of(index);
+        if let Some(chunk) = self.chunks.get(number as usize) {
+            prefetch(&raw const chunk.places[place]);
+        }
+    }
+
     /// Returns the weight of an entry.
     #[inline(always)]
     pub(super) fn weight(&self, index: u32) -> u64 {
@@ -235,10 +252,13 @@ impl<N: Indexed> Queues<N> {
     ///
     /// Entries in use are set aside until the end, and then moved as if they had been visited. So
     /// heavy ones, whose turn soon comes again, do not hide others.
+    ///
+    /// Ends before an entry whose priority is above `bound`.
     #[inline(always)]
     pub(super) fn pop(
         &mut self,
         kept: Option<NonNull<N>>,
+        bound: Option<u32>,
         look: impl Fn(NonNull<N>) -> Look,
     ) -> Result<Popped<N>, NoneToEvict> {
         let mut moves = 0;
@@ -247,6 +267,9 @@ impl<N: Indexed> Queues<N> {
             let Some((queue, index, priority)) = self.next(kept) else {
                 break Err(if aside.is_empty() { NoneToEvict::Empty } else { NoneToEvict::InUse });
             };
+            if bound.is_some_and(|bound| is_before(bound, priority)) {
+                break Err(if aside.is_empty() { NoneToEvict::Later } else { NoneToEvict::InUse });
+            }
             self.level = priority;
             self.prefetch_look(index);
             let mut entry = self.take(index);
@@ -322,6 +345,16 @@ impl<N: Indexed> Queues<N> {
         let hash = self.entry(self.lists[queue].first.wrapping_add(1))?.hash;
         self.prefetch_ghost(hash);
         Some(hash)
+    }
+
+    /// Returns the priority of the entry to evict next.
+    pub(super) fn lowest(&self) -> Option<u32> {
+        self.next(None).map(|(_, _, priority)| priority)
+    }
+
+    /// The level, which shards with few entries share.
+    pub(super) fn level(&mut self) -> &mut u32 {
+        &mut self.level
     }
 
     /// Takes all entries, in constant time. Forgets all ghosts.
@@ -601,7 +634,7 @@ mod tests {
     /// Pops an entry. Returns its number, and those of the entries that the eviction looked at.
     fn pop(queues: &mut Queues<Number>, is_in_use: impl Fn(usize) -> bool) -> (Result<usize, NoneToEvict>, Vec<usize>) {
         let looks = RefCell::new(Vec::new());
-        let popped = queues.pop(None, |node| {
+        let popped = queues.pop(None, None, |node| {
             looks.borrow_mut().push(number(node));
             Look { is_visited: false, has_expired: false, is_in_use: is_in_use(number(node)) }
         });
@@ -613,7 +646,7 @@ mod tests {
         let nodes = nodes(6);
         let pop_but = |queues: &mut Queues<Number>, kept: Option<&Number>| {
             let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
-            queues.pop(kept.map(NonNull::from), look).ok().map(|popped| number(popped.left.node))
+            queues.pop(kept.map(NonNull::from), None, look).ok().map(|popped| number(popped.left.node))
         };
         let pop = |queues: &mut Queues<Number>| pop_but(queues, None);
 
@@ -655,7 +688,7 @@ mod tests {
                     expected.push_back(node);
                 } else if random.below(2) == 0 {
                     let look = |_| Look { is_visited: false, has_expired: false, is_in_use: false };
-                    let popped = queues.pop(kept.map(NonNull::from).filter(|_| expected.contains(&7)), look);
+                    let popped = queues.pop(kept.map(NonNull::from).filter(|_| expected.contains(&7)), None, look);
                     let first = expected.iter().position(|&node| kept.is_none() || node != 7);
                     let first = first.and_then(|place| expected.remove(place));
                     assert_eq!(popped.ok().map(|popped| number(popped.left.node)), first);

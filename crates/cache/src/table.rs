@@ -479,17 +479,26 @@ impl<N> Table<N> {
     pub(super) unsafe fn wanted_size(&self, len: usize) -> Option<usize> {
         // SAFETY: guaranteed by the caller.
         let room = Self::room(unsafe { self.locked() }.bits());
-        (len > room || (len < room / 8 && room > Self::room(MIN_BITS))).then_some(len * 2)
+        if len > room {
+            return Some(room * 2);
+        }
+        (len < room / 8 && room > Self::room(MIN_BITS)).then_some(len * 2)
     }
 
     /// Moves all entries to an array with room for `entries`. If there is no memory for it, changes
-    /// nothing. `hash` returns the hash of an entry.
+    /// nothing. `hash` returns the hash of an entry, and `prefetch_hash` prefetches it.
     ///
     /// # Safety
     ///
     /// The caller holds the lock of the shard.
     #[cold]
-    pub(super) unsafe fn resize(&self, entries: usize, hash: impl Fn(NonNull<N>) -> Hash, guard: &Guard) {
+    pub(super) unsafe fn resize(
+        &self,
+        entries: usize,
+        hash: impl Fn(NonNull<N>) -> Hash,
+        prefetch_hash: impl Fn(NonNull<N>),
+        guard: &Guard,
+    ) {
         let bits = Self::bits_for(entries);
         // SAFETY: guaranteed by the caller.
         let old: Array<'_, N> = unsafe { self.locked() };
@@ -498,8 +507,10 @@ impl<N> Table<N> {
         }
         let Some(new) = Array::allocate(bits) else { return };
         for bucket in 0..old.len() {
-            if bucket + 2 < old.len() {
-                old.part(bucket + 2).live().for_each(|node| prefetch(node.as_ptr()));
+            // In two steps, so that no step waits for memory.
+            if bucket + 4 < old.len() {
+                old.part(bucket + 4).live().for_each(|node| prefetch(node.as_ptr()));
+                old.part(bucket + 2).live().for_each(&prefetch_hash);
             }
             for node in old.part(bucket).chain().flat_map(Part::live) {
                 insert_into(new, hash(node), node);

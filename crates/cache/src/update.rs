@@ -18,7 +18,7 @@ use super::core::Core;
 use super::flight::{Flight, Outcome};
 use super::limit::Reservation;
 use super::node::{Lifespan, Node, NodePtr};
-use super::queues::NoneToEvict;
+use super::queues::{NoneToEvict, is_before};
 use super::shard::{Compared, IsInUse, LeftOf, Locked};
 
 /// The number of entries that an update evicts under one lock.
@@ -58,6 +58,10 @@ struct Report {
 /// A node of any cache, and the function that frees it.
 type Freed = (NonNull<()>, unsafe fn(NonNull<()>));
 
+/// How often an update looks for the shard that is to evict. After that it evicts from its own, so
+/// that its cost is bounded, even if all entries are visited again and again.
+const MAX_TURNS: u32 = 256;
+
 /// An update of a cache.
 ///
 /// When it is dropped, it first calls what is code of the user: it wakes those that wait for loads
@@ -75,6 +79,8 @@ pub(super) struct Update<'c, K, V, S, L: Lifespan> {
     drains: u64,
     retired: u32,
     is_crowded: bool,
+    /// How often it has looked for the shard that is to evict, since its last eviction.
+    turns: u32,
 }
 
 /// What most updates do not have.
@@ -151,6 +157,8 @@ pub(super) enum Room {
     TooLittle,
     /// There is nothing to evict in this shard.
     NoneHere(NoneToEvict),
+    /// This shard has the entry to evict next.
+    Elsewhere(usize),
 }
 
 impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
@@ -165,6 +173,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             drains: 0,
             retired: 0,
             is_crowded: false,
+            turns: 0,
         }
     }
 
@@ -208,7 +217,8 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         }
     }
 
-    /// Takes room of this weight, and evicts entries of the shard for it, apart from `kept`.
+    /// Takes room of this weight, and evicts entries of the shard for it, apart from `kept`. If
+    /// shards have few entries, it leaves the choice among them to `make_more_room`.
     #[inline(always)]
     pub(super) fn make_room(
         &mut self,
@@ -222,12 +232,24 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             if self.reservation.try_reach(weight) {
                 return Room::Enough;
             }
-            let evicted = match self.core.is_in_use {
-                None => self.evict(locked, index, kept, now, |_| false),
-                Some(is_in_use) => self.evict_unused(locked, index, kept, now, is_in_use),
+            let evicted = if locked.has_few() && self.turns < MAX_TURNS {
+                self.turns += 1;
+                let others = self.core.lowest_but(index);
+                if let Some((priority, other)) = others
+                    && locked.lowest().is_none_or(|own| is_before(priority, own))
+                {
+                    return Room::Elsewhere(other);
+                }
+                self.evict_in_turn(locked, index, kept, now, others.map(|(priority, _)| priority))
+            } else {
+                match self.core.is_in_use {
+                    None => self.evict(locked, index, (kept, None), now, |_| false),
+                    Some(is_in_use) => self.evict_unused(locked, index, (kept, None), now, is_in_use),
+                }
             };
-            if let Err(reason) = evicted {
-                return Room::NoneHere(reason);
+            match evicted {
+                Ok(()) | Err(NoneToEvict::Later) => {}
+                Err(reason) => return Room::NoneHere(reason),
             }
         }
         if self.reservation.try_reach(weight) { Room::Enough } else { Room::TooLittle }
@@ -240,14 +262,30 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         &mut self,
         locked: &mut Locked<'_, K, V, L>,
         index: usize,
-        kept: Option<NodePtr<K, V, L>>,
+        (kept, bound): (Option<NodePtr<K, V, L>>, Option<u32>),
         now: Option<u64>,
         is_in_use: impl Fn(&V) -> bool,
     ) -> Result<(), NoneToEvict> {
-        let (left, cause) = locked.evict(kept, now, is_in_use, &self.guard)?;
+        let (left, cause) = locked.evict(kept, bound, now, is_in_use, &self.guard)?;
         self.reservation.held += left.weight;
         self.left(locked, index, &left, cause);
         Ok(())
+    }
+
+    /// Looks at the entries of the shard whose turn comes before those of other shards, but at
+    /// least at one, and evicts it or one of the next.
+    #[cold]
+    fn evict_in_turn(
+        &mut self,
+        locked: &mut Locked<'_, K, V, L>,
+        index: usize,
+        kept: Option<NodePtr<K, V, L>>,
+        now: Option<u64>,
+        others: Option<u32>,
+    ) -> Result<(), NoneToEvict> {
+        let bound = others.map(|others| locked.lowest().filter(|&own| is_before(others, own)).unwrap_or(others));
+        let is_in_use = self.core.is_in_use.unwrap_or(|_| false);
+        self.evict_unused(locked, index, (kept, bound), now, is_in_use).inspect(|()| self.turns = 0)
     }
 
     /// Like `evict`. Not inlined, so that caches that spare no entries evict in fewer instructions.
@@ -256,11 +294,11 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         &mut self,
         locked: &mut Locked<'_, K, V, L>,
         index: usize,
-        kept: Option<NodePtr<K, V, L>>,
+        (kept, bound): (Option<NodePtr<K, V, L>>, Option<u32>),
         now: Option<u64>,
         is_in_use: IsInUse<V>,
     ) -> Result<(), NoneToEvict> {
-        self.evict(locked, index, kept, now, is_in_use)
+        self.evict(locked, index, (kept, bound), now, is_in_use)
     }
 
     /// Goes on after `make_room` has not made enough: if there was nothing to evict in the shard,
@@ -268,11 +306,25 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
     /// use leave no room.
     #[cold]
     pub(super) fn make_more_room(&mut self, room: Room, index: usize, weight: u64, now: Option<u64>) -> bool {
-        let Room::NoneHere(reason) = room else { return true };
+        let reason = match room {
+            Room::NoneHere(reason) => reason,
+            Room::Enough | Room::TooLittle => return true,
+            Room::Elsewhere(other) => {
+                let others = self.core.lowest_but(other).map(|(priority, _)| priority);
+                let mut locked = self.core.lock(other);
+                let evicted = self.evict_in_turn(&mut locked, other, None, now, others);
+                locked.unlock();
+                if matches!(evicted, Err(NoneToEvict::Empty | NoneToEvict::InUse)) {
+                    // The next attempt is that of the own shard.
+                    self.turns = MAX_TURNS;
+                }
+                return true;
+            }
+        };
         match self.evict_elsewhere(reason, index, weight, now) {
             Ok(()) => true,
             Err(NoneToEvict::InUse) => false,
-            Err(NoneToEvict::Empty) => {
+            Err(NoneToEvict::Empty | NoneToEvict::Later) => {
                 // Other threads are about to insert or to remove entries.
                 self.reservation.release();
                 yield_now();
@@ -291,6 +343,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         now: Option<u64>,
     ) -> Result<(), NoneToEvict> {
         let core = self.core;
+        self.turns = MAX_TURNS;
         let mut found = false;
         for next in 1..core.shards() {
             let other = (index + next) & (core.shards() - 1);
@@ -300,9 +353,9 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             locked.unlock();
             found |= self.reservation.held > before;
             match room {
-                Room::Enough | Room::TooLittle => return Ok(()),
+                Room::Enough | Room::TooLittle | Room::Elsewhere(_) => return Ok(()),
                 Room::NoneHere(NoneToEvict::InUse) => reason = NoneToEvict::InUse,
-                Room::NoneHere(NoneToEvict::Empty) => {}
+                Room::NoneHere(NoneToEvict::Empty | NoneToEvict::Later) => {}
             }
         }
         if found { Ok(()) } else { Err(reason) }
@@ -313,7 +366,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
     pub(super) fn evict_one(&mut self, index: usize, now: Option<u64>, spares: bool) -> bool {
         let mut locked = self.core.lock(index);
         let is_in_use = self.core.is_in_use.filter(|_| spares).unwrap_or(|_| false);
-        let evicted = self.evict_unused(&mut locked, index, None, now, is_in_use);
+        let evicted = self.evict_unused(&mut locked, index, (None, None), now, is_in_use);
         locked.unlock();
         self.reservation.release();
         evicted.is_ok()

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use relativist_cache::Cache;
 
 use crate::operations::Colliding;
-use relativist_testing::random::Random;
+use relativist_testing::random::{Random, mix};
 
 #[test]
 fn a_too_heavy_entry_is_given_back() {
@@ -130,4 +130,35 @@ fn random_operations_keep_the_weight_exact() {
     matches_model(RandomState::new(), 1, 0);
     matches_model(RandomState::new(), 2, 1 << 11);
     matches_model(Colliding, 3, 1 << 11);
+}
+
+/// Each shard has few entries, but the one to evict next is chosen among those of several shards.
+/// So a cache without an estimate, which has many shards, misses about as rarely as one that has a
+/// single shard.
+#[test]
+fn shards_with_few_entries_evict_in_turn() {
+    const REQUESTS: u64 = 100_000;
+    let hits = |estimate: Option<u64>| {
+        // Some 200 entries, of weights that differ by a factor of 100.
+        let mut builder = Cache::builder().capacity(10_000).weigher(|_, &weight: &u64| weight);
+        if let Some(entries) = estimate {
+            builder = builder.estimated_entries(entries);
+        }
+        let cache = builder.build();
+        let mut random = Random::new(1);
+        let hits = (0..REQUESTS).filter(|_| {
+            // Of the keys below 2^n, as many requests as of those from 2^n to 2^(n + 1).
+            let bits = random.below(14);
+            let key = random.below(1 << bits);
+            cache.get(&key).is_some() || {
+                cache.insert(key, 1 + mix(key) % 100);
+                false
+            }
+        });
+        let hits = hits.count();
+        assert!(cache.weight() <= 10_000);
+        hits
+    };
+    let (of_many, of_one) = (hits(None), hits(Some(1)));
+    assert!(of_many as f64 >= 0.96 * of_one as f64, "{of_many} of {of_one}");
 }

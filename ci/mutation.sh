@@ -104,7 +104,9 @@ for binary in $(binaries | grep -vE '^(lib|loom.*)$'); do programs+=(--test "$bi
 optimised=()
 for crate in core rcu table bucket; do optimised+=("--config=profile.release.package.$(package "$crate").opt-level=3"); done
 CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=0 build plain "" "${programs[@]}" "${optimised[@]}"
-build loom "--cfg relativist_loom" --test loom
+models=()
+for binary in $(binaries | grep -x loom); do models+=(--test "$binary"); done
+build loom "--cfg relativist_loom" "${models[@]}"
 executable() {
   local list=plain crate=$1 binary=$2
   [[ $binary != *:* ]] || { crate=${binary%%:*} binary=${binary#*:}; }

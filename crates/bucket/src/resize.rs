@@ -53,6 +53,9 @@ const INTERVAL: u32 = if cfg!(relativist_loom) { 1 } else { 16 };
 local! {
     /// The number of insertions and removals of this thread during resizes.
     static HELPED: Cell<u32> = Cell::new(0);
+    /// How often this thread does not help, because a bucket had to stay the last time, and for how
+    /// long it did not help then.
+    static PAUSE: Cell<(u32, u32)> = Cell::new((0, 0));
 }
 
 /// Counts a call, and returns true once in `interval` calls, a power of two.
@@ -61,6 +64,22 @@ pub(crate) fn is_turn(calls: &Cell<u32>, interval: u32) -> bool {
     let call = calls.get().wrapping_add(1);
     calls.set(call);
     call & (interval - 1) == 0
+}
+
+/// Returns whether a pause is not over yet.
+fn is_pause(pause: &Cell<(u32, u32)>) -> bool {
+    let (left, length) = pause.get();
+    pause.set((left.saturating_sub(1), length));
+    left > 0
+}
+
+/// Begins a pause if a bucket had to stay: the longer, the more often. Each attempt costs as much
+/// as the bucket has entries, and more and more are inserted there.
+fn begin_pause(pause: &Cell<(u32, u32)>, stays: bool) {
+    const MAX: u32 = if cfg!(relativist_loom) { 0 } else { 1024 / INTERVAL };
+    let (_, length) = pause.get();
+    let length = if stays { (2 * length + 1).min(MAX) } else { 0 };
+    pause.set((length, length));
 }
 
 /// How an update has changed the number of entries.
@@ -146,8 +165,14 @@ impl<E, F: Form> Section<'_, E, F> {
         // If an entry stays locked, its bucket is tried again and again.
         let is_small = array.len() <= CHUNK && !has_locks(keys);
         if HELPED.with(|helped| is_turn(helped, INTERVAL)) || is_small {
+            if has_locks(keys) && PAUSE.with(is_pause) {
+                return;
+            }
             // What stays is tried again.
-            _ = self.move_chunk(array, next, keys);
+            let stays = self.move_chunk(array, next, keys).is_err();
+            if has_locks(keys) {
+                PAUSE.with(|pause| begin_pause(pause, stays));
+            }
         }
     }
 

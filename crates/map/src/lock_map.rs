@@ -66,6 +66,8 @@ pub type LockMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
 ///   that is `Send + 'static`, because a resize moves only what nobody has locked.
 /// * **As long as an entry is locked, a resize does not end**, and the map cannot grow again. No
 ///   thread waits: operations stay right, and take time in proportion to the entries per bucket.
+///   So [reserve room](Map::try_reserve) before you hold an entry of a small map for long: 100,000
+///   insertions into a new map beside it take seconds.
 /// * Resizes hash keys. A key whose `Hash` panics or blocks has the same effect.
 ///
 /// ```

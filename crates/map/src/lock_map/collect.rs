@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::ptr::NonNull;
 
 use relativist_bucket::Form;
+use relativist_core::sync::yield_now;
 
 use super::lockable::Attempt;
 use super::{Map, RefMut, Stores};
@@ -92,17 +93,24 @@ impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher, F: Form> fmt::Deb
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let section = self.table.enter();
         let mut entries = f.debug_map();
-        for node in section.iter(&self.hashing) {
-            match node.value.try_lock() {
-                Attempt::Locked => {
-                    // SAFETY: this thread has locked it.
-                    let guard = unsafe { RefMut::new(NonNull::from(node)) };
-                    entries.entry(guard.key(), guard.value());
+        for mut node in section.iter(&self.hashing) {
+            let attempt = loop {
+                match node.value.try_lock() {
+                    // Copying takes a moment, and the copy is found where lookups find it.
+                    Attempt::Moved => match section.find(self.hash(&node.key), |other| other.key == node.key) {
+                        Some(found) => node = found,
+                        None => break Attempt::Removed,
+                    },
+                    attempt => break attempt,
                 }
-                Attempt::Busy | Attempt::Moved if node.value.has_value() => {
-                    _ = entries.entry(&node.key, &format_args!("<locked>"))
-                }
-                Attempt::Busy | Attempt::Moved | Attempt::Removed => {}
+                yield_now();
+            };
+            if attempt == Attempt::Locked {
+                // SAFETY: this thread has locked it.
+                let guard = unsafe { RefMut::new(NonNull::from(node)) };
+                entries.entry(guard.key(), guard.value());
+            } else if attempt == Attempt::Busy && node.value.has_value() {
+                entries.entry(&node.key, &format_args!("<locked>"));
             }
         }
         entries.finish()

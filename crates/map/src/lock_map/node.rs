@@ -27,7 +27,14 @@ unsafe impl<K: Relocatable, V: Send + 'static> Relocatable for Locked<K, V> {}
 /// * [`FlatLockMap`](crate::FlatLockMap) stores keys that are [`Relocatable`].
 ///
 /// Values are `Send + 'static`.
-pub trait Stores<K, V>: Holds<Locked<K, V>> {}
+pub trait Stores<K, V>: Holds<Locked<K, V>> + sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+impl sealed::Sealed for Boxed {}
+impl sealed::Sealed for Inline {}
 
 impl<K: Send + Sync + 'static, V: Send + 'static> Stores<K, V> for Boxed {}
 impl<K: Relocatable, V: Send + 'static> Stores<K, V> for Inline {}

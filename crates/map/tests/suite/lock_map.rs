@@ -67,6 +67,24 @@ fn try_lock_and_debug_do_not_wait() {
     assert_eq!(format!("{guard:?} {guard}"), "RefMut { key: 1, value: 10 } 10");
 }
 
+/// An entry that a resize moves is not locked.
+#[test]
+fn debug_shows_entries_that_move() {
+    let map: LockMap<i32, i32> = (0..2000).map(|key| (key, 7)).collect();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            (2000..100_000).for_each(|key| _ = map.insert(key, 7));
+            is_done.store(true, Relaxed);
+        });
+        while !is_done.load(Relaxed) {
+            let shown = format!("{map:?}");
+            assert!(!shown.contains("<locked>"));
+            assert!(shown.matches(": 7").count() >= 2000);
+        }
+    });
+}
+
 #[test]
 fn a_vacant_key_is_absent_and_locked() {
     let map = Arc::new(LockMap::<u64, u64>::new());

@@ -68,7 +68,8 @@ pub use self::iter::Iter;
 use self::node::{Deadlines, Unlimited};
 pub use self::stats::Stats;
 
-/// A bounded cache. Hits are wait-free, and write nothing that threads share.
+/// A bounded cache. Hits are wait-free, and write at most a mark in their entry that is not set yet
+/// (and the entry's deadline now and then, if hits [move it](Builder::time_to_idle)).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -612,7 +613,7 @@ where
 
     /// Frees the entries that have expired or were invalidated, and waits for readers to drop what
     /// was removed. **Not needed**: all this also happens in the background. It is for tests that
-    /// count destructors.
+    /// count destructors, or look at [`Cache::len`] or at calls of the listener after an expiry.
     ///
     /// Takes time proportional to the number of entries. Does not wait for readers if this thread
     /// holds a guard, and waits for no other thread in a destructor or a listener.

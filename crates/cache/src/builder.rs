@@ -91,9 +91,10 @@ impl<K, V, S> Builder<K, V, S> {
     /// Sets about how many entries the cache will have when it is full. By default this is the
     /// capacity if all entries weigh 1, and unknown otherwise.
     ///
-    /// A cache with a weigher has fewer shards if there are less than some ten thousand entries. So
-    /// each shard has enough entries to choose from when it evicts, and threads that insert wait
-    /// for each other more often. The tables grow as needed.
+    /// The only use is the number of shards. Fewer entries have fewer of them, so that each has
+    /// enough entries to choose from when it evicts. (With a weigher this hardly matters: shards
+    /// with few entries choose together.) Millions of entries have more, so that each grows in less
+    /// time. The tables grow as needed.
     #[doc(alias = "initial_capacity")]
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);

@@ -137,8 +137,8 @@ pub use self::stats::Stats;
 /// | [`invalidate_all`](Cache::invalidate_all) | as insertions | constant |
 /// | [`retain`](Cache::retain), [`iter`](Cache::iter) | as removals; a step of `iter` is wait-free | proportional to the entries |
 ///
-/// There are up to 64 shards, by the number of processors. A table that grows moves its entries
-/// under the lock of its shard.
+/// There are up to 64 shards, by the numbers of processors and entries. A table that grows moves
+/// its entries under the lock of its shard.
 ///
 /// # Values that readers may still have
 ///

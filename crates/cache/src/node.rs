@@ -7,8 +7,6 @@ use relativist_core::hint::cold_path;
 use relativist_core::recycle;
 use relativist_core::sync::{AtomicBool, AtomicU32, AtomicU64, Relaxed};
 
-use super::queues::Indexed;
-
 /// A time that never comes.
 pub(super) const NEVER: u64 = u64::MAX;
 
@@ -153,6 +151,15 @@ impl<K, V, L: Lifespan> Node<K, V, L> {
             Box::from_raw(node.as_ptr())
         }
     }
+}
+
+/// A node, which keeps the index of its entry in the queues of its shard.
+pub(super) trait Indexed {
+    /// Called under the lock of the shard only.
+    fn index(&self) -> u32;
+
+    /// As above.
+    fn set_index(&self, index: u32);
 }
 
 impl<K, V, L> Indexed for Node<K, V, L> {

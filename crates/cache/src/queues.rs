@@ -17,6 +17,7 @@ use relativist_core::eviction;
 use relativist_core::prefetch::{prefetch, prefetch_for_write};
 
 use super::ghosts::Ghosts;
+use super::node::Indexed;
 
 /// The maximum number of visited entries that an eviction moves. After that it evicts the next one,
 /// visited or not, so that its cost is bounded.
@@ -40,15 +41,6 @@ const FEW: usize = CHUNK / 2;
 
 /// The index of no entry, and the number of no chunk.
 const NONE: u32 = u32::MAX;
-
-/// A node of the cache. It keeps the index of its entry.
-pub(super) trait Indexed {
-    /// Called under the lock of the shard only.
-    fn index(&self) -> u32;
-
-    /// As above.
-    fn set_index(&self, index: u32);
-}
 
 /// The queues of a shard, and what they know about its entries, whose nodes are of type `N`.
 pub(super) struct Queues<N> {

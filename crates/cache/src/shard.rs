@@ -22,8 +22,8 @@ use relativist_rcu::{Guard, clock};
 
 use super::cause::RemovalCause;
 use super::flight::Flight;
-use super::node::{Lifespan, Node, NodePtr};
-use super::queues::{Indexed, Left, Look, NoneToEvict, Queues, Taken, is_before};
+use super::node::{Indexed, Lifespan, Node, NodePtr};
+use super::queues::{Left, Look, NoneToEvict, Queues, Taken, is_before};
 use super::table::Table;
 
 /// The lock of a shard and its counts, on cache lines of their own.
@@ -209,17 +209,14 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     /// Unlocks the shard. Lookups that begin later, on any thread, see what was done.
     #[inline(always)]
     pub(super) fn unlock(mut self) {
-        if self.has_few()
-            && let Some(level) = self.level
-        {
+        if let Some(level) = self.level {
+            let lowest = if self.has_few() { self.lowest() } else { None };
+            self.shard.lowest.store(lowest.map_or(NOTHING, u64::from), Relaxed);
             let new = *self.state.queues.level();
             // Another thread may have raised it more.
-            if is_before(level.load(Relaxed), new) {
+            if lowest.is_some() && is_before(level.load(Relaxed), new) {
                 level.store(new, Relaxed);
             }
-            self.shard.lowest.store(self.lowest().map_or(NOTHING, u64::from), Relaxed);
-        } else if self.shard.lowest().is_some() {
-            self.shard.lowest.store(NOTHING, Relaxed);
         }
         drop(self);
         // Makes the exchange that unlocks the mutex a full barrier.
@@ -351,8 +348,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     }
 
     /// Takes the entry to evict next out of the shard, apart from `kept` and those that are in use,
-    /// unless its priority is above `bound`.
-    /// Entries whose deadline is not after `now` are expired.
+    /// unless its priority is above `bound`. Entries whose deadline is not after `now` are expired.
     #[inline(always)]
     pub(super) fn evict(
         &mut self,

@@ -37,6 +37,7 @@ use super::expiry::{Expiry, Purpose};
 use super::flight::Flight;
 use super::limit::Limit;
 use super::node::{Lifespan, NEVER, Node, NodePtr, Times};
+use super::queues::turn;
 use super::shard::{Compared, IsInUse, Locked, Shard, free_all};
 use super::stats::{LoadCounts, Recorder, Stats};
 use super::table::Table;
@@ -64,8 +65,8 @@ pub(super) struct Core<K, V, S, L: Lifespan> {
     pub(super) loads: LoadCounts,
     pub(super) limit: Limit,
     shards: Box<[Shard<K, V, L>]>,
-    /// The level of the shards with few entries, if weights may differ. So one of them can be
-    /// chosen to evict the next entry. (Without weights, each shard has enough entries.)
+    /// The level of the shards, if weights may differ. So shards with few entries can choose the
+    /// one that evicts the next entry. (Without weights, each has enough entries.)
     pub(super) level: Option<AtomicU32>,
     /// The weight that may wait for readers even if the capacity is small.
     min_waiting: u64,
@@ -222,8 +223,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         Locked::new(&self.tables[index], &self.shards[index], self.level.as_ref())
     }
 
-    /// Returns the lowest priority of an entry of some shards with few entries, but not this one,
-    /// and its shard.
+    /// Returns the lowest priority of an entry of some shards, but not this one, and its shard.
     #[cold]
     pub(super) fn lowest_but(&self, index: usize) -> Option<(u32, usize)> {
         /// The number of shards to choose from. More choose hardly better.
@@ -234,7 +234,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         let first = (level.wrapping_mul(0x9E37_79B9) >> 16) as usize;
         let others = (0..self.shards()).map(|n| (first + n) & (self.shards() - 1)).filter(|&other| other != index);
         let choices = others.filter_map(|other| Some((self.shards[other].lowest()?, other))).take(CHOICES);
-        choices.min_by_key(|(lowest, _)| lowest.wrapping_sub(level) as i32)
+        choices.min_by_key(|&(lowest, _)| turn(lowest, level))
     }
 
     /// Begins an update.

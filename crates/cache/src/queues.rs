@@ -51,8 +51,7 @@ pub(super) struct Queues<N> {
     /// A bit for each list that is not empty.
     occupied: u64,
     /// The priority of the last entry that was evicted or moved. Levels, stamps and priorities
-    /// wrap around; they are compared by their distance from the level, which is at most the
-    /// largest worth, 2^30.
+    /// wrap around; they are compared by their [`turn`].
     level: u32,
     len: usize,
     ghosts: Ghosts,
@@ -138,10 +137,13 @@ pub(super) struct Popped<N> {
 // SAFETY: the pointers are to nodes, which may be used on any thread under the lock of the shard.
 unsafe impl<N: Send + Sync> Send for Queues<N> {}
 
-/// Compares priorities.
+/// Returns a number by which priorities are compared at a level: the smaller, the sooner. A
+/// priority is at most the largest worth above the level. Those that seem to be higher are far
+/// below: they are of a shard that was idle.
 #[inline(always)]
-pub(super) fn is_before(one: u32, other: u32) -> bool {
-    (one.wrapping_sub(other) as i32) < 0
+pub(super) fn turn(priority: u32, level: u32) -> u32 {
+    const LARGEST_WORTH: u32 = 1 << 30;
+    priority.wrapping_sub(level.wrapping_add(LARGEST_WORTH + 1))
 }
 
 impl<N> Entry<N> {
@@ -259,7 +261,7 @@ impl<N: Indexed> Queues<N> {
             let Some((queue, index, priority)) = self.next(kept) else {
                 break Err(if aside.is_empty() { NoneToEvict::Empty } else { NoneToEvict::InUse });
             };
-            if bound.is_some_and(|bound| is_before(bound, priority)) {
+            if bound.is_some_and(|bound| turn(bound, self.level) < turn(priority, self.level)) {
                 break Err(if aside.is_empty() { NoneToEvict::Later } else { NoneToEvict::InUse });
             }
             self.level = priority;
@@ -362,7 +364,7 @@ impl<N: Indexed> Queues<N> {
         let kept = kept.map(|node| unsafe { node.as_ref() }.index());
         let mut left = self.occupied;
         let mut next = None;
-        let mut lowest = i32::MAX;
+        let mut soonest = u32::MAX;
         while left != 0 {
             let queue = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -374,9 +376,9 @@ impl<N: Indexed> Queues<N> {
                 }
                 priority = self.priority(queue, first);
             }
-            let distance = priority.wrapping_sub(self.level) as i32;
-            if distance < lowest || next.is_none() {
-                lowest = distance;
+            let when = turn(priority, self.level);
+            if when < soonest || next.is_none() {
+                soonest = when;
                 next = Some((queue, first, priority));
             }
         }
@@ -713,6 +715,18 @@ mod tests {
         // Their memory is used again.
         nodes.iter().for_each(|node| add(&mut queues, node, 1, 0));
         assert_eq!(queues.chunks.len(), 100);
+    }
+
+    #[test]
+    fn turns_are_right_when_numbers_wrap_around() {
+        for level in [0, 1, 1 << 30, u32::MAX - (1 << 29), u32::MAX] {
+            let far_behind = level.wrapping_sub(3 << 30).wrapping_add(2);
+            let behind = level.wrapping_sub(1);
+            let ahead = level.wrapping_add(1 << 30);
+            let in_turn =
+                [far_behind, behind, level, level.wrapping_add(1), ahead].map(|priority| turn(priority, level));
+            assert!(in_turn.is_sorted_by(|one, next| one < next), "{level}: {in_turn:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use relativist_rcu::{Guard, clock};
 use super::cause::RemovalCause;
 use super::flight::Flight;
 use super::node::{Indexed, Lifespan, Node, NodePtr};
-use super::queues::{Left, Look, NoneToEvict, Queues, Taken, is_before};
+use super::queues::{Left, Look, NoneToEvict, Queues, Taken, turn};
 use super::table::Table;
 
 /// The lock of a shard and its counts, on cache lines of their own.
@@ -37,8 +37,7 @@ pub(super) struct Shard<K, V, L> {
     retired: AtomicU64,
     /// The share of this shard in the weight that may wait for readers.
     most_retired: AtomicU64,
-    /// The priority of the entry to evict next, or [`NOTHING`]. Of a shard with few entries whose
-    /// weights may differ.
+    /// The priority of the entry to evict next, or [`NOTHING`], if weights may differ.
     lowest: AtomicU64,
 }
 
@@ -110,7 +109,7 @@ impl<K, V, L> Shard<K, V, L> {
         self.most_retired.store(most, Relaxed);
     }
 
-    /// Returns the priority of the entry to evict next, if few entries are here.
+    /// Returns the priority of the entry to evict next, if weights may differ.
     #[inline(always)]
     pub(super) fn lowest(&self) -> Option<u32> {
         u32::try_from(self.lowest.load(Relaxed)).ok()
@@ -181,6 +180,13 @@ type Verified<K, V, L> = Result<Option<NodePtr<K, V, L>>, Uncompared>;
 /// The shard has an entry with the tag of a key that was not compared with it yet.
 pub(super) struct Uncompared;
 
+/// Returns whether a level is so far ahead of another one that shards with many entries follow it.
+#[inline(always)]
+fn is_ahead(one: u32, other: u32) -> bool {
+    // A 64th of the largest worth.
+    (one.wrapping_sub(other) as i32) > 1 << 24
+}
+
 /// A shard that this thread has locked.
 pub(super) struct Locked<'c, K, V, L: Lifespan> {
     table: &'c Table<Node<K, V, L>>,
@@ -199,9 +205,12 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     ) -> Self {
         // No code that panics runs under the lock.
         let mut state = shard.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(level) = level.filter(|_| shard.len() < ENOUGH_WEIGHED) {
+        if let Some(level) = level {
             // Relaxed, here and below: a heuristic.
-            *state.queues.level() = level.load(Relaxed);
+            let (shared, own) = (level.load(Relaxed), *state.queues.level());
+            if shard.len() < ENOUGH_WEIGHED || is_ahead(shared, own) {
+                *state.queues.level() = shared;
+            }
         }
         Self { table, shard, state, level }
     }
@@ -210,12 +219,11 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     #[inline(always)]
     pub(super) fn unlock(mut self) {
         if let Some(level) = self.level {
-            let lowest = if self.has_few() { self.lowest() } else { None };
-            self.shard.lowest.store(lowest.map_or(NOTHING, u64::from), Relaxed);
-            let new = *self.state.queues.level();
+            let (shared, own) = (level.load(Relaxed), *self.state.queues.level());
+            self.shard.lowest.store(self.lowest().map_or(NOTHING, u64::from), Relaxed);
             // Another thread may have raised it more.
-            if lowest.is_some() && is_before(level.load(Relaxed), new) {
-                level.store(new, Relaxed);
+            if is_ahead(own, shared) || (self.has_few() && (own.wrapping_sub(shared) as i32) > 0) {
+                level.store(own, Relaxed);
             }
         }
         drop(self);
@@ -249,6 +257,12 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     /// Returns the priority of the entry to evict next.
     pub(super) fn lowest(&self) -> Option<u32> {
         self.state.queues.lowest()
+    }
+
+    /// Returns whether the entry to evict next comes after one of this priority in another shard.
+    pub(super) fn comes_after(&mut self, other: u32) -> bool {
+        let level = *self.state.queues.level();
+        self.lowest().is_none_or(|own| turn(other, level) < turn(own, level))
     }
 
     /// Returns the weight of an entry that is in the cache.

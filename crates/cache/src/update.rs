@@ -18,7 +18,7 @@ use super::core::Core;
 use super::flight::{Flight, Outcome};
 use super::limit::Reservation;
 use super::node::{Lifespan, Node, NodePtr};
-use super::queues::{NoneToEvict, is_before};
+use super::queues::NoneToEvict;
 use super::shard::{Compared, IsInUse, LeftOf, Locked};
 
 /// The number of entries that an update evicts under one lock.
@@ -235,12 +235,17 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             let evicted = if locked.has_few() && self.turns < MAX_TURNS {
                 self.turns += 1;
                 let others = self.core.lowest_but(index);
-                if let Some((priority, other)) = others
-                    && locked.lowest().is_none_or(|own| is_before(priority, own))
-                {
+                if let Some((_, other)) = others.filter(|&(priority, _)| locked.comes_after(priority)) {
                     return Room::Elsewhere(other);
                 }
-                self.evict_in_turn(locked, index, kept, now, others.map(|(priority, _)| priority))
+                match self.evict_in_turn(locked, index, kept, now, others.map(|(priority, _)| priority)) {
+                    Err(NoneToEvict::Empty | NoneToEvict::InUse) => {
+                        // There may be others, whose turn comes later.
+                        self.turns = MAX_TURNS;
+                        continue;
+                    }
+                    evicted => evicted,
+                }
             } else {
                 match self.core.is_in_use {
                     None => self.evict(locked, index, (kept, None), now, |_| false),
@@ -283,7 +288,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         now: Option<u64>,
         others: Option<u32>,
     ) -> Result<(), NoneToEvict> {
-        let bound = others.map(|others| locked.lowest().filter(|&own| is_before(others, own)).unwrap_or(others));
+        let bound = others.map(|others| locked.lowest().filter(|_| locked.comes_after(others)).unwrap_or(others));
         let is_in_use = self.core.is_in_use.unwrap_or(|_| false);
         self.evict_unused(locked, index, (kept, bound), now, is_in_use).inspect(|()| self.turns = 0)
     }

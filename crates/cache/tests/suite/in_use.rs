@@ -108,6 +108,24 @@ fn a_released_entry_makes_room() {
     assert!(weak.iter().all(|weak| weak.upgrade().is_some()), "the guard keeps them");
 }
 
+/// An entry that is not in use is found, in whichever shard it is, and whatever it is worth.
+#[test]
+fn an_unused_entry_makes_room() {
+    let mut random = Random::new(1);
+    for _ in 0..2000 {
+        let cache = Cache::builder().capacity(10_000).weigher(|_, weight: &Arc<u64>| **weight).keep_in_use().build();
+        cache.insert(0, Arc::new(1));
+        let weights = |random: &mut Random, weight: u64| (0..random.below(8)).map(move |_| Arc::new(weight));
+        let mut used: Vec<_> = weights(&mut random, 1).collect();
+        used.extend(weights(&mut random, 1000));
+        used.push(Arc::new(9999 - used.iter().map(|weight| **weight).sum::<u64>()));
+        (1..).zip(&used).for_each(|(key, weight)| cache.insert(key, Arc::clone(weight)));
+        assert_eq!((cache.weight(), cache.len()), (10_000, used.len() + 1));
+        assert!(cache.try_insert(100, Arc::new(1)).is_ok());
+        assert_eq!((cache.contains_key(&0), cache.len()), (false, used.len() + 1));
+    }
+}
+
 #[test]
 fn expired_and_removed_entries_leave_even_if_they_are_in_use() {
     let (start, seconds) = (Instant::now(), Arc::new(AtomicU64::new(0)));

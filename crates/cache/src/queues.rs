@@ -142,8 +142,8 @@ unsafe impl<N: Send + Sync> Send for Queues<N> {}
 /// below: they are of a shard that was idle.
 #[inline(always)]
 pub(super) fn turn(priority: u32, level: u32) -> u32 {
-    const LARGEST_WORTH: u32 = 1 << 30;
-    priority.wrapping_sub(level.wrapping_add(LARGEST_WORTH + 1))
+    const MAX_WORTH: u32 = 1 << 30;
+    priority.wrapping_sub(level.wrapping_add(MAX_WORTH + 1))
 }
 
 impl<N> Entry<N> {

@@ -130,12 +130,16 @@ pub use self::stats::Stats;
 /// | hit | wait-free, apart from `clone` | a lookup in a hash table; the first hit after a look of the eviction sets a mark |
 /// | miss | wait-free | a lookup |
 /// | insertion | blocks on updates of the same shard | a lookup, an allocation and a short lock |
-/// | eviction | under the lock of the insertion | looks at one entry, at up to two more for each hit since the last one, and at 257 at most (and at 256 [in use](Builder::keep_in_use)) |
+/// | eviction | under the lock of the insertion | looks at one entry, and at up to two more for each hit since the last one |
 /// | removal | as insertions | a lookup and a short lock |
 /// | [`compute`](Cache::compute) | as insertions; other updates of the key make it start again | a lookup and an insertion or a removal for each attempt |
 /// | [load](Cache::get_or_insert_with) | blocks while another thread loads the same key | a miss, the loader, an insertion |
 /// | [`invalidate_all`](Cache::invalidate_all) | as insertions | constant |
 /// | [`retain`](Cache::retain), [`iter`](Cache::iter) | as removals; a step of `iter` is wait-free | proportional to the entries |
+///
+/// An eviction looks at 257 entries of a shard at most (and at 256 [in
+/// use](Builder::keep_in_use)). With a weigher and few entries in each shard, it may go from shard
+/// to shard 256 times.
 ///
 /// There are up to 64 shards, by the numbers of processors and entries. A table that grows moves
 /// its entries under the lock of its shard.

@@ -240,7 +240,7 @@ impl<N: Indexed> Queues<N> {
         self.take(index).left()
     }
 
-    /// Removes the entry to evict next, apart from `kept`. Moves entries that were visited. Expired
+    /// Removes the entry to evict next, apart from that of the node `kept`, which is here. Moves entries that were visited. Expired
     /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its
     /// mark.
     ///
@@ -513,8 +513,8 @@ impl<N: Indexed> Queues<N> {
         }
     }
 
-    /// Joins a chunk with the one before or after it, if both have few entries: so most of the
-    /// memory is used, whatever is removed.
+    /// Joins a chunk with the one before or after it, if both have few entries. So a quarter of the
+    /// places is used, whatever is removed, apart from those of a queue's last chunk.
     #[cold]
     fn join(&mut self, number: u32) {
         let (previous, next) = (self.chunk(number).previous, self.chunk(number).next);
@@ -545,7 +545,7 @@ impl<N: Indexed> Queues<N> {
         }
         chunk.len = chunk.used;
         self.unlink(next);
-        if [number, next].contains(&place_of(first).0) {
+        if place_of(first).0 == number {
             self.set_first(queue, index_of(number, 0));
         }
     }

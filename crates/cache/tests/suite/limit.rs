@@ -162,3 +162,24 @@ fn shards_with_few_entries_evict_in_turn() {
     let (of_many, of_one) = (hits(None), hits(Some(1)));
     assert!(of_many as f64 >= 0.96 * of_one as f64, "{of_many} of {of_one}");
 }
+
+/// Entries that nobody requests any more leave, also from shards with many entries, while a few
+/// heavy ones are requested.
+#[test]
+fn shards_with_many_entries_evict_for_others() {
+    const REQUESTS: usize = 20_000;
+    let cache = Cache::builder().capacity(36_000).weigher(|_, &weight: &u64| weight).build();
+    (0..72_000).for_each(|key| cache.insert(key, 1));
+    let mut random = Random::new(1);
+    let mut request = || {
+        let key = 1 << 32 | random.below(8);
+        let is_hit = cache.get(&key).is_some();
+        if !is_hit {
+            cache.insert(key, 4000);
+        }
+        is_hit
+    };
+    (0..REQUESTS).for_each(|_| _ = request());
+    let hits = (0..REQUESTS).filter(|_| request()).count();
+    assert!(hits > REQUESTS * 98 / 100, "{hits}");
+}

@@ -88,7 +88,7 @@ where
     }
 }
 
-/// Does not wait: shows `<locked>` for values that are locked.
+/// Does not wait for locks: shows `<locked>` for values that are locked.
 impl<K: fmt::Debug + Hash + Eq, V: fmt::Debug, S: BuildHasher, F: Form> fmt::Debug for Map<K, V, S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let section = self.table.enter();

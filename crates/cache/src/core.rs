@@ -226,14 +226,17 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     /// Returns the lowest priority of an entry of some shards, but not this one, and its shard.
     #[cold]
     pub(super) fn lowest_but(&self, index: usize) -> Option<(u32, usize)> {
-        /// The number of shards to choose from. More choose hardly better.
+        /// The number of shards to choose from. More choose hardly better, unless each has so few
+        /// entries that one of the others is often worth less.
         const CHOICES: usize = 8;
+        const MAX_FEW: u64 = 64;
+        let choices = if self.shards[index].len() < MAX_FEW { self.shards() } else { CHOICES };
         // Relaxed: a heuristic.
         let level = self.level.as_ref()?.load(Relaxed);
         // It differs from eviction to eviction.
         let first = (level.wrapping_mul(0x9E37_79B9) >> 16) as usize;
         let others = (0..self.shards()).map(|n| (first + n) & (self.shards() - 1)).filter(|&other| other != index);
-        let choices = others.filter_map(|other| Some((self.shards[other].lowest()?, other))).take(CHOICES);
+        let choices = others.filter_map(|other| Some((self.shards[other].lowest()?, other))).take(choices);
         choices.min_by_key(|&(lowest, _)| turn(lowest, level))
     }
 

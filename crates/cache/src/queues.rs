@@ -240,9 +240,9 @@ impl<N: Indexed> Queues<N> {
         self.take(index).left()
     }
 
-    /// Removes the entry to evict next, apart from that of the node `kept`, which is here. Moves entries that were visited. Expired
-    /// entries are evicted as soon as they are reached. `look` looks at a node, and removes its
-    /// mark.
+    /// Removes the entry to evict next, apart from that of the node `kept`, which is here. Moves
+    /// entries that were visited. Expired entries are evicted as soon as they are reached. `look`
+    /// looks at a node, and removes its mark.
     ///
     /// Entries in use are set aside until the end, and then moved as if they had been visited. So
     /// heavy ones, whose turn soon comes again, do not hide others.

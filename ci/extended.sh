@@ -28,6 +28,7 @@ steps=(
   # Tools that take minutes to build, for files that change rarely.
   "3600 ci/release.py --dry-run packages features dependencies bills"
   "3600 ci/chart.py"
+  "3600 ci/packages.sh"
   # Tests with the oldest compiler, of the papers' tables on another architecture, and of counted
   # contention.
   "3600 ci/msrv.sh"

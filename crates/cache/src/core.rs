@@ -290,19 +290,18 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         let array = self.tables[index].array(guard);
         let (mut next, mut visited) = (Some(from), 0);
         while let Some(start) = next.filter(|_| visited < PIECE) {
-            let (nodes, end) = array.bucket_at(start);
+            let bucket = array.bucket_at(start);
             // The bucket also has entries that were visited, if the table has shrunk.
-            let is_partial = !array.begins_at(start);
             let is_next = |node: &NodePtr<K, V, L>| {
-                !is_partial || self.lock(index).hash_of(*node).is_some_and(|hash| hash.get() >= start)
+                bucket.begins || self.lock(index).hash_of(*node).is_some_and(|hash| hash.get() >= start)
             };
-            nodes.filter(is_next).for_each(|node| {
+            bucket.nodes().filter(is_next).for_each(|node| {
                 visited += 1;
                 visit(node);
             });
             // An empty bucket counts, too.
             visited += 1;
-            next = end;
+            next = bucket.next;
         }
         next
     }

@@ -195,6 +195,25 @@ fn a_key_is_found_while_the_table_grows() {
     );
 }
 
+/// The first insertion moves the bucket of the keys, and the second one the other bucket.
+#[test]
+fn a_key_that_has_moved_can_be_removed() {
+    explore(
+        2,
+        10,
+        |cache| {
+            cache.insert(9, Value::new(9));
+            cache.invalidate(&1);
+            assert_eq!((number(cache, 1), number(cache, 2)), (None, Some(2)));
+        },
+        |cache| {
+            let (first, second) = (number(cache, 1), number(cache, 1));
+            assert!(first.is_some() || second.is_none(), "{first:?} and then {second:?}");
+            assert_eq!(number(cache, 2), Some(2));
+        },
+    );
+}
+
 /// Later segments come and go.
 #[test]
 fn a_key_in_a_later_segment_is_found() {

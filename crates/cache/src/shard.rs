@@ -348,17 +348,14 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         change(&self.shard.weight, |sum| sum - left.weight);
     }
 
-    /// Resizes the table if its entries need another size.
+    /// Resizes the table if its entries need another size, or goes on with that.
     #[inline(always)]
     fn fit(&self, guard: &Guard) {
-        // SAFETY: this holds the lock. Nodes in the table are alive, and in a queue.
-        unsafe {
-            if let Some(wanted) = self.table.wanted_size(self.shard.len() as usize) {
-                let hash = |node: NodePtr<K, V, L>| self.hash_of(node).expect("it is in a queue");
-                let prefetch_hash = |node: NodePtr<K, V, L>| self.state.queues.prefetch_hash(node.as_ref().index());
-                self.table.resize(wanted, hash, prefetch_hash, guard);
-            }
-        }
+        let hash = |node: NodePtr<K, V, L>| self.hash_of(node).expect("it is in a queue");
+        // SAFETY: nodes in the table are alive.
+        let prefetch_hash = |node: NodePtr<K, V, L>| self.state.queues.prefetch_hash(unsafe { node.as_ref() }.index());
+        // SAFETY: this holds the lock.
+        unsafe { self.table.fit(self.shard.len() as usize, hash, prefetch_hash, guard) };
     }
 
     /// Takes the entry to evict next out of the shard, apart from `kept` and those that are in use,

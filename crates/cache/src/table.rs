@@ -13,15 +13,19 @@
 //! find its tag, too. A replacement writes its slot in one step, and entries never change their
 //! slots.
 //!
-//! **Resizing** fills another array under the lock, and publishes it. The old one does not change
-//! any more. A lookup that still uses it began before the new one was published, so what it finds
-//! was true during the lookup. Arrays are freed after a grace period, with their later segments.
+//! **Resizing** happens in steps, so that no update waits for all entries of a large table. Each
+//! update moves the entries of some buckets to the new array, in the order of hashes. A *mark* says
+//! how far this has come: entries with hashes below it are in the new array, all others in the old
+//! one. Buckets that were moved do not change in the old array any more. A lookup that still uses
+//! one loaded the mark before it was raised, so what it finds was true during the lookup. Arrays
+//! are freed after a grace period, with their later segments.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 
 use relativist_bucket::{Hash, Slots, Tag, Word};
+use relativist_core::hint::cold_path;
 use relativist_core::memory;
 use relativist_core::prefetch::{prefetch, prefetch_for_write};
 use relativist_core::sync::{Acquire, AtomicBits, AtomicPtr, Relaxed, Release};
@@ -33,6 +37,10 @@ const MAX_LOAD: usize = if cfg!(relativist_loom) { 1 } else { 5 };
 /// Bounds on the binary logarithm of the number of buckets. A shift needs at least one bit.
 const MIN_BITS: u32 = 1;
 const MAX_BITS: u32 = 40;
+
+/// How many parts of a table one update moves. (A part is a bucket of the array that has fewer.) A
+/// table that grows is moved long before it would grow again.
+const STEP: u64 = if cfg!(relativist_loom) { 1 } else { 16 };
 
 /// The slots of a segment. A cache line.
 #[repr(C, align(64))]
@@ -55,9 +63,9 @@ impl<N> Group<N> {
 
 /// The table of a shard. Updates need the lock of the shard.
 ///
-/// The pointer leads to the groups. The words lie before them, in descending order. The low bits
-/// are the number of bits by which to shift a hash to get its bucket. So a lookup learns all that
-/// it needs by one load.
+/// The pointer leads to the groups. The words lie before them, in descending order, and [`Filling`]
+/// before the words. The low bits are the number of bits by which to shift a hash to get its bucket,
+/// and whether the array is being filled. So a lookup learns all that it needs by one load.
 pub(super) struct Table<N>(AtomicPtr<u8>, PhantomData<Owned<N>>);
 
 /// The function makes the table invariant in the type of its nodes, as an atomic pointer is.
@@ -73,8 +81,22 @@ pub(super) struct Array<'a, N> {
     groups: NonNull<Group<N>>,
     /// By how much to shift a hash to get its bucket.
     shift: u32,
+    /// Whether some entries are still in an older array.
+    is_filling: bool,
     _of: PhantomData<(&'a (), Owned<N>)>,
 }
+
+/// Where the entries of an array come from while it is being filled.
+struct Filling {
+    /// The older array.
+    source: *mut u8,
+    /// The number of parts that were moved.
+    moved: AtomicBits,
+}
+
+/// The alignment of arrays. The pointer to one has room for a shift and a flag.
+const ALIGN: usize = 128;
+const IS_FILLING: usize = ALIGN / 2;
 
 impl<N> Clone for Array<'_, N> {
     fn clone(&self) -> Self {
@@ -169,7 +191,9 @@ impl<'a, N: 'a> Array<'a, N> {
         let memory = memory::allocate_zeroed(layout)?;
         // SAFETY: inside the allocation.
         let groups = unsafe { memory.add(Self::offset(bits)) }.cast();
-        let array = Self { groups, shift: u64::BITS - bits, _of: PhantomData };
+        let array = Self { groups, shift: u64::BITS - bits, is_filling: false, _of: PhantomData };
+        // SAFETY: in the fresh allocation.
+        unsafe { array.filling().write(Filling { source: null_mut(), moved: AtomicBits::new(0) }) };
         #[cfg(relativist_loom)]
         for bucket in 0..array.len() {
             // SAFETY: in the fresh allocation. Loom's atomics are not valid when zeroed.
@@ -184,21 +208,36 @@ impl<'a, N: 'a> Array<'a, N> {
     fn layout(bits: u32) -> Option<Layout> {
         let len = 1usize.checked_shl(bits).filter(|_| (MIN_BITS..=MAX_BITS).contains(&bits))?;
         let groups = Layout::array::<Group<N>>(len).ok()?;
-        Layout::from_size_align(Self::offset(bits).checked_add(groups.size())?, 64).ok()
+        Layout::from_size_align(Self::offset(bits).checked_add(groups.size())?, ALIGN).ok()
+    }
+
+    fn bytes(self) -> usize {
+        Self::layout(self.bits()).map_or(0, |layout| layout.size())
     }
 
     /// Returns where the groups begin.
     #[inline(always)]
     fn offset(bits: u32) -> usize {
-        (size_of::<AtomicBits>() << bits).next_multiple_of(64)
+        (size_of::<Filling>() + (size_of::<AtomicBits>() << bits)).next_multiple_of(ALIGN)
     }
 
-    /// Frees the array, and the later segments of its buckets.
+    /// Returns where the allocation begins.
+    fn filling(self) -> NonNull<Filling> {
+        // SAFETY: the groups are at this offset in the allocation.
+        unsafe { self.groups.cast::<u8>().sub(Self::offset(self.bits())).cast() }
+    }
+
+    /// Frees the array, the later segments of its buckets, and the array from which it is being
+    /// filled.
     ///
     /// # Safety
     ///
     /// No thread uses the array any more, and it is freed once.
     unsafe fn free(self) {
+        if self.is_filling {
+            // SAFETY: guaranteed by the caller.
+            unsafe { self.source().free() };
+        }
         for bucket in 0..self.len() {
             // Relaxed: no other thread uses the array.
             let mut later = self.part(bucket).group.later.load(Relaxed);
@@ -216,12 +255,18 @@ impl<'a, N: 'a> Array<'a, N> {
             }
         }
         let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
-        // SAFETY: guaranteed by the caller. The groups are at this offset.
-        unsafe { memory::free(self.groups.cast::<u8>().sub(Self::offset(self.bits())), layout) };
+        #[cfg(relativist_loom)]
+        // SAFETY: as above.
+        unsafe {
+            self.filling().drop_in_place();
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { memory::free(self.filling().cast(), layout) };
     }
 
     fn into_raw(self) -> NonNull<u8> {
-        self.groups.cast().map_addr(|address| address | self.shift as usize)
+        let flag = if self.is_filling { IS_FILLING } else { 0 };
+        self.groups.cast().map_addr(|address| address | self.shift as usize | flag)
     }
 
     /// # Safety
@@ -229,11 +274,44 @@ impl<'a, N: 'a> Array<'a, N> {
     /// `raw` came from [`Array::into_raw`] of an array of these types, which is alive during `'a`.
     #[inline(always)]
     unsafe fn from_raw(raw: NonNull<u8>) -> Self {
-        const SHIFT: usize = 63;
-        let shift = (raw.addr().get() & SHIFT) as u32;
-        // SAFETY: groups are aligned to 64 bytes, and not at the address 0.
-        let groups = unsafe { NonNull::new_unchecked(raw.as_ptr().map_addr(|address| address & !SHIFT)) };
-        Self { groups: groups.cast(), shift, _of: PhantomData }
+        let low = raw.addr().get() & (ALIGN - 1);
+        // SAFETY: groups are aligned, and not at the address 0.
+        let groups = unsafe { NonNull::new_unchecked(raw.as_ptr().map_addr(|address| address & !(ALIGN - 1))) };
+        let (shift, is_filling) = ((low % IS_FILLING) as u32, low & IS_FILLING != 0);
+        Self { groups: groups.cast(), shift, is_filling, _of: PhantomData }
+    }
+
+    /// Returns the array from which this one is being filled.
+    fn source(self) -> Self {
+        debug_assert!(self.is_filling);
+        // SAFETY: it was written before the array was published as one that is being filled. The
+        // source is alive as long as this array may be found as one.
+        unsafe { Self::from_raw(NonNull::new_unchecked(self.filling().as_ref().source)) }
+    }
+
+    /// Returns this array without the flag.
+    fn filled(self) -> Self {
+        Self { is_filling: false, ..self }
+    }
+
+    /// Returns the shift of a hash that gives its part.
+    fn part_shift(self) -> u32 {
+        self.shift.max(self.source().shift)
+    }
+
+    /// Returns the array that has the entries of this hash.
+    #[inline(always)]
+    fn holder(self, hash: u64) -> Self {
+        if self.is_filling { self.moved_or_source(hash) } else { self }
+    }
+
+    #[cold]
+    fn moved_or_source(self, hash: u64) -> Self {
+        // Acquire: pairs with the Release in `Table::step`: the moved entries are seen.
+        // litmus: cache-moved
+        // SAFETY: alive, as the array is.
+        let moved = unsafe { self.filling().as_ref() }.moved.load(Acquire);
+        if hash >> self.part_shift() < moved { self.filled() } else { self.source() }
     }
 
     fn bits(self) -> u32 {
@@ -270,7 +348,8 @@ impl<'a, N: 'a> Array<'a, N> {
 
     #[inline(always)]
     fn first(self, hash: Hash) -> Part<'a, N> {
-        self.part(self.bucket(hash))
+        let array = self.holder(hash.get());
+        array.part(array.bucket(hash))
     }
 
     /// Finds the entry with this hash that `is_match` accepts. Wait-free.
@@ -306,21 +385,35 @@ impl<'a, N: 'a> Array<'a, N> {
     /// Prefetches the bucket of a hash, for an update.
     #[inline(always)]
     pub(super) fn prefetch(self, hash: Hash) {
-        let bucket = self.bucket(hash);
-        prefetch_for_write(self.word(bucket).as_ptr());
-        prefetch_for_write(self.group(bucket).as_ptr());
+        let first = self.first(hash);
+        prefetch_for_write(first.word);
+        prefetch_for_write(first.group);
     }
 
-    /// Returns whether a bucket begins at this hash.
-    pub(super) fn begins_at(self, hash: u64) -> bool {
-        hash & !(u64::MAX << self.shift) == 0
+    /// Returns the bucket at the hash `from`.
+    pub(super) fn bucket_at(self, from: u64) -> Bucket<'a, N> {
+        let array = self.holder(from);
+        let number = from >> array.shift;
+        Bucket {
+            first: array.part(number as usize),
+            begins: number << array.shift == from,
+            next: (number + 1 < array.len() as u64).then(|| (number + 1) << array.shift),
+        }
     }
+}
 
-    /// Returns the entries of the bucket at the hash `from`, and the first hash behind the bucket.
-    pub(super) fn bucket_at(self, from: u64) -> (impl Iterator<Item = NonNull<N>>, Option<u64>) {
-        let bucket = (from >> self.shift) as usize;
-        let next = (bucket + 1 < self.len()).then(|| (bucket as u64 + 1) << self.shift);
-        (self.part(bucket).chain().flat_map(Part::live), next)
+/// A bucket, for a walk in the order of hashes.
+pub(super) struct Bucket<'a, N> {
+    first: Part<'a, N>,
+    /// Whether it has no entries with lower hashes than the wanted one.
+    pub(super) begins: bool,
+    /// The first hash behind it.
+    pub(super) next: Option<u64>,
+}
+
+impl<'a, N: 'a> Bucket<'a, N> {
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NonNull<N>> + use<'a, N> {
+        self.first.chain().flat_map(Part::live)
     }
 }
 
@@ -469,55 +562,87 @@ impl<N> Table<N> {
         locate_later(first, hash.tag(), node)
     }
 
-    /// Returns the entries that a table of `len` entries should have room for, if that differs from
-    /// its present size.
+    /// Resizes the table if `len` entries need another size, or goes on with that. If there is no
+    /// memory for another array, changes nothing. `hash` returns the hash of an entry, and
+    /// `prefetch_hash` prefetches it. Moves a bounded number of buckets.
     ///
     /// # Safety
     ///
     /// The caller holds the lock of the shard.
     #[inline(always)]
-    pub(super) unsafe fn wanted_size(&self, len: usize) -> Option<usize> {
-        // SAFETY: guaranteed by the caller.
-        let room = Self::room(unsafe { self.locked() }.bits());
-        if len > room {
-            return Some(room * 2);
-        }
-        (len < room / 8 && room > Self::room(MIN_BITS)).then_some(len * 2)
-    }
-
-    /// Moves all entries to an array with room for `entries`. If there is no memory for it, changes
-    /// nothing. `hash` returns the hash of an entry, and `prefetch_hash` prefetches it.
-    ///
-    /// # Safety
-    ///
-    /// The caller holds the lock of the shard.
-    #[cold]
-    pub(super) unsafe fn resize(
+    pub(super) unsafe fn fit(
         &self,
-        entries: usize,
+        len: usize,
         hash: impl Fn(NonNull<N>) -> Hash,
         prefetch_hash: impl Fn(NonNull<N>),
         guard: &Guard,
     ) {
+        // SAFETY: guaranteed by the caller.
+        let array: Array<'_, N> = unsafe { self.locked() };
+        let room = Self::room(array.bits());
+        let is_sparse = len < room / 8 && array.bits() > MIN_BITS;
+        if array.is_filling || len > room || is_sparse {
+            cold_path();
+            let wanted = if is_sparse { len * 2 } else { room * 2 };
+            // SAFETY: guaranteed by the caller.
+            if array.is_filling || unsafe { self.begin(array, wanted) } {
+                // SAFETY: as above.
+                unsafe { self.step(hash, prefetch_hash, guard) };
+            }
+        }
+    }
+
+    /// Begins to fill another array, which has room for `entries`. Returns false if there is none.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the shard, and this is the array of the table.
+    #[cold]
+    unsafe fn begin(&self, source: Array<'_, N>, entries: usize) -> bool {
         let bits = Self::bits_for(entries);
+        let Some(array) = (bits != source.bits()).then(|| Array::<N>::allocate(bits)).flatten() else { return false };
+        // SAFETY: this thread alone has the array.
+        unsafe { array.filling().as_mut() }.source = source.into_raw().as_ptr();
+        // Release: pairs with the Acquire in `array`.
+        // litmus: cache-array
+        self.0.store(Array { is_filling: true, ..array }.into_raw().as_ptr(), Release);
+        true
+    }
+
+    /// Moves the entries of some buckets to the array that is being filled.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock of the shard, and the array is being filled.
+    #[cold]
+    unsafe fn step(&self, hash: impl Fn(NonNull<N>) -> Hash, prefetch_hash: impl Fn(NonNull<N>), guard: &Guard) {
         // SAFETY: guaranteed by the caller.
-        let old: Array<'_, N> = unsafe { self.locked() };
-        if old.bits() == bits {
-            return;
+        let array: Array<'_, N> = unsafe { self.locked() };
+        let (source, new, shift) = (array.source(), array.filled(), array.part_shift());
+        // SAFETY: alive, as the array is.
+        let moved = unsafe { &array.filling().as_ref().moved };
+        let parts = 1 << (u64::BITS - shift);
+        // Relaxed: written under the lock only.
+        let from = moved.load(Relaxed);
+        let to = (from + STEP).min(parts);
+        let end = source.len() as u64;
+        let first_bucket = |part| if part == parts { end } else { (part << shift) >> source.shift };
+        let live = || {
+            (first_bucket(from)..first_bucket(to))
+                .flat_map(|bucket| source.part(bucket as usize).chain())
+                .flat_map(Part::live)
+        };
+        // In three rounds, so that no step of a round waits for memory.
+        live().for_each(|node| prefetch(node.as_ptr()));
+        live().for_each(prefetch_hash);
+        live().for_each(|node| insert_into(new, hash(node), node));
+        // Release: pairs with the Acquire in `moved_or_source`.
+        // litmus: cache-moved
+        moved.store(to, Release);
+        if to == parts {
+            // SAFETY: guaranteed by the caller. Nothing is in the source alone.
+            unsafe { self.publish(new, source, guard) };
         }
-        let Some(new) = Array::allocate(bits) else { return };
-        for bucket in 0..old.len() {
-            // In two steps, so that no step waits for memory.
-            if bucket + 4 < old.len() {
-                old.part(bucket + 4).live().for_each(|node| prefetch(node.as_ptr()));
-                old.part(bucket + 2).live().for_each(&prefetch_hash);
-            }
-            for node in old.part(bucket).chain().flat_map(Part::live) {
-                insert_into(new, hash(node), node);
-            }
-        }
-        // SAFETY: guaranteed by the caller.
-        unsafe { self.publish(new, guard) };
     }
 
     /// Empties the table. Returns false if there is no memory for an empty array, and changes
@@ -529,33 +654,34 @@ impl<N> Table<N> {
     pub(super) unsafe fn clear(&self, guard: &Guard) -> bool {
         let Some(empty) = Array::allocate(MIN_BITS) else { return false };
         // SAFETY: guaranteed by the caller.
-        unsafe { self.publish(empty, guard) };
+        unsafe { self.publish(empty, self.locked(), guard) };
         true
     }
 
+    /// Makes an array that of the table, and frees an old one after a grace period.
+    ///
     /// # Safety
     ///
-    /// The caller holds the lock of the shard.
-    unsafe fn publish(&self, new: Array<'_, N>, guard: &Guard) {
-        // SAFETY: guaranteed by the caller.
-        let old: Array<'_, N> = unsafe { self.locked() };
+    /// The caller holds the lock of the shard. The table has no other use for the old array.
+    unsafe fn publish(&self, new: Array<'_, N>, old: Array<'_, N>, guard: &Guard) {
         // Release: pairs with the Acquire in `array`.
         // litmus: cache-array
         self.0.store(new.into_raw().as_ptr(), Release);
-        let bytes = Array::<N>::layout(old.bits()).map_or(0, |layout| layout.size());
+        let bytes = old.bytes() + if old.is_filling { old.source().bytes() } else { 0 };
         // SAFETY: later lookups do not find the old array. It has no references to types with a
         // lifetime that could end before: its nodes are not dropped.
         unsafe { guard.defer_raw(old.into_raw().cast(), bytes, |raw| Array::<N>::from_raw(raw.cast()).free()) };
     }
 
-    /// Removes all entries, and passes them to `removed`.
+    /// Passes all entries to `removed`. The table is not used again.
     pub(super) fn drain(&mut self, mut removed: impl FnMut(NonNull<N>)) {
         // SAFETY: this thread alone uses the table.
         let array: Array<'_, N> = unsafe { self.locked() };
-        for bucket in 0..array.len() {
-            let first = array.part(bucket);
-            first.chain().flat_map(Part::live).for_each(&mut removed);
-            first.chain().for_each(|part| part.set_word(Word::EMPTY));
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let bucket = array.bucket_at(from);
+            bucket.nodes().for_each(&mut removed);
+            next = bucket.next;
         }
     }
 }
@@ -610,4 +736,70 @@ fn tidy<N>(first: Part<'_, N>) {
         word.live().fold(exact, |exact, slot| exact.with_filter_of(word.tag(slot)))
     });
     first.set_word(exact);
+}
+
+#[cfg(all(test, not(relativist_loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use relativist_rcu::read;
+
+    use super::*;
+
+    fn hash(number: u64) -> Hash {
+        Hash::new(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// Checks that lookups and walks find exactly these entries.
+    fn check(table: &Table<u64>, nodes: &[u64]) {
+        let guard = read();
+        let array = table.array(&guard);
+        for node in nodes {
+            assert_eq!(array.find(hash(*node), |found| found == node), Some(NonNull::from(node)));
+        }
+        let (mut next, mut walked) = (Some(0), 0);
+        while let Some(from) = next {
+            let bucket = array.bucket_at(from);
+            assert!(bucket.begins);
+            walked += bucket.nodes().count();
+            next = bucket.next;
+        }
+        assert_eq!(walked, nodes.len());
+    }
+
+    /// No update moves more than some buckets, and nothing is lost between the steps.
+    #[test]
+    fn tables_are_resized_in_steps() {
+        let nodes: Vec<u64> = (0..20_000).collect();
+        let table = Table::new().unwrap();
+        let moved = Cell::new(0);
+        let fit = |len: usize| {
+            moved.set(0);
+            let hash = |node: NonNull<u64>| {
+                moved.set(moved.get() + 1);
+                // SAFETY: all nodes live until the end of the test.
+                hash(unsafe { *node.as_ref() })
+            };
+            // SAFETY: no other thread has the table.
+            unsafe { table.fit(len, hash, |_| {}, &read()) };
+            assert!(moved.get() <= 2 * MAX_LOAD * STEP as usize, "{} entries were moved at once", moved.get());
+        };
+        for (before, node) in nodes.iter().enumerate() {
+            // SAFETY: as above. The key is new.
+            unsafe { table.insert(hash(*node), NonNull::from(node)) };
+            fit(before + 1);
+            if before % 400 == 0 {
+                check(&table, &nodes[..=before]);
+            }
+        }
+        for (after, node) in nodes.iter().enumerate().rev() {
+            // SAFETY: as above.
+            assert!(unsafe { table.remove(hash(*node), NonNull::from(node)) });
+            fit(after);
+            if after % 400 == 0 {
+                check(&table, &nodes[..after]);
+            }
+        }
+        assert_eq!(table.array(&read()).bits(), MIN_BITS);
+    }
 }

@@ -318,23 +318,26 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     }
 
     /// Removes the entries for which `condition` returns true. Leaves its read section between
-    /// pieces. `condition` runs outside of locks.
+    /// pieces. Takes a piece of each shard in turn: a mutex is not fair, and another thread would
+    /// wait long for one that this thread locks again and again. `condition` runs outside of locks.
     pub(super) fn remove_all(&self, cause: RemovalCause, mut condition: impl FnMut(&Node<K, V, L>) -> bool) {
-        for index in 0..self.shards.len() {
-            let mut next = Some(0);
-            while let Some(from) = next {
+        let mut left: Vec<(usize, u64)> = (0..self.shards.len()).map(|index| (index, 0)).collect();
+        while !left.is_empty() {
+            left.retain_mut(|(index, from)| {
                 let mut update = self.update();
                 let mut found = Vec::new();
-                next = self.visit_piece(index, from, update.guard(), |node| {
+                let next = self.visit_piece(*index, *from, update.guard(), |node| {
                     // SAFETY: nodes in the table are alive.
                     if condition(unsafe { node.as_ref() }) {
                         found.push(node);
                     }
                 });
                 for node in found {
-                    update.remove_exactly(index, node, cause, cause == RemovalCause::Explicit);
+                    update.remove_exactly(*index, node, cause, cause == RemovalCause::Explicit);
                 }
-            }
+                *from = next.unwrap_or_default();
+                next.is_some()
+            });
         }
     }
 
@@ -427,11 +430,10 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     }
 
     fn free_detached_entries(&self) {
-        let free_all = || {
-            for index in 0..self.shards.len() {
-                while self.update().free_detached(index, SLICE) > 0 {}
-            }
-        };
+        // A slice of each shard in turn: see `remove_all`.
+        let free_slices =
+            || (0..self.shards.len()).map(|index| self.update().free_detached(index, SLICE)).sum::<usize>();
+        let free_all = || while free_slices() > 0 {};
         free_all();
         // Relaxed: a heuristic.
         self.has_detached.store(false, Relaxed);

@@ -54,7 +54,7 @@ struct State<K, V, L> {
     /// The loads in progress, by their hashes and addresses.
     flights: BTreeMap<(u64, usize), Arc<Flight<K, V>>>,
     detached: Taken<Node<K, V, L>>,
-    retired: VecDeque<Retired<K, V, L>>,
+    retired: Pieces<Retired<K, V, L>>,
     /// Whether a deferred function will free what is retired.
     drain_is_deferred: bool,
     /// The numbers of entries that were evicted to make room, and that had expired.
@@ -73,6 +73,35 @@ struct Retired<K, V, L> {
 // SAFETY: the pointer is to a node, which may be dropped on any thread.
 unsafe impl<K: Send + Sync, V: Send + Sync, L: Lifespan> Send for Retired<K, V, L> {}
 
+/// A queue in pieces. One deque would be moved as a whole when it grows, while others wait for the
+/// lock.
+struct Pieces<T>(VecDeque<VecDeque<T>>);
+
+impl<T> Pieces<T> {
+    #[inline(always)]
+    fn push(&mut self, value: T) {
+        const MAX_PIECE: usize = 1024;
+        match self.0.back_mut().filter(|piece| piece.len() < MAX_PIECE) {
+            Some(piece) => piece.push_back(value),
+            None => self.0.push_back(VecDeque::from([value])),
+        }
+    }
+
+    fn first(&self) -> Option<&T> {
+        self.0.front()?.front()
+    }
+
+    fn pop(&mut self) {
+        if let Some(first) = self.0.front_mut() {
+            first.pop_front();
+            // The last piece is kept for the next values.
+            if first.is_empty() && self.0.len() > 1 {
+                self.0.pop_front();
+            }
+        }
+    }
+}
+
 /// Changes a number of a [`Shard`], under its lock.
 #[inline(always)]
 fn change(count: &AtomicU64, change: impl FnOnce(u64) -> u64) {
@@ -86,7 +115,7 @@ impl<K, V, L> Shard<K, V, L> {
             queues: Queues::new(),
             flights: BTreeMap::new(),
             detached: Taken::default(),
-            retired: VecDeque::new(),
+            retired: Pieces(VecDeque::new()),
             drain_is_deferred: false,
             evicted: 0,
             expired: 0,
@@ -419,7 +448,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     #[inline(always)]
     pub(super) fn retire(&mut self, left: &LeftOf<K, V, L>, guard: &Guard) -> bool {
         let &Left { node, weight, .. } = left;
-        self.state.retired.push_back(Retired { node, weight, begun: clock::begun(guard) });
+        self.state.retired.push(Retired { node, weight, begun: clock::begun(guard) });
         change(&self.shard.retired, |sum| sum.saturating_add(weight));
         !replace(&mut self.state.drain_is_deferred, true)
     }
@@ -430,23 +459,24 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     pub(super) fn collect(&mut self, count: usize, mut free: impl FnMut(NodePtr<K, V, L>)) {
         let ended = clock::ended();
         for _ in 0..count {
-            let Some(first) = self.state.retired.front() else { return };
+            let Some(first) = self.state.retired.first() else { return };
             if ended < first.begun + clock::GRACE_PERIODS {
                 return;
             }
             change(&self.shard.retired, |sum| sum.saturating_sub(first.weight));
             free(first.node);
-            self.state.retired.pop_front();
+            self.state.retired.pop();
         }
     }
 
     /// The same for the deferred function. Returns whether it must be deferred again.
     pub(super) fn drain(&mut self, count: usize, free: impl FnMut(NodePtr<K, V, L>)) -> bool {
         self.collect(count, free);
-        if self.state.retired.is_empty() {
-            self.state.retired = VecDeque::new();
+        let is_empty = self.state.retired.first().is_none();
+        if is_empty {
+            self.state.retired = Pieces(VecDeque::new());
         }
-        self.state.drain_is_deferred = !self.state.retired.is_empty();
+        self.state.drain_is_deferred = !is_empty;
         self.state.drain_is_deferred
     }
 
@@ -526,10 +556,10 @@ pub(super) fn free_all<K, V, L: Lifespan>(
 ) {
     table.drain(|node| free(node, false));
     let mut state = shard.state.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut detached, retired) = (take(&mut state.detached), take(&mut state.retired));
+    let (mut detached, retired) = (take(&mut state.detached), take(&mut state.retired.0));
     drop(state);
     while let Some(entry) = detached.pop() {
         free(entry.node, true);
     }
-    retired.into_iter().for_each(|retired| free(retired.node, false));
+    retired.into_iter().flatten().for_each(|retired| free(retired.node, false));
 }

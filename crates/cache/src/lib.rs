@@ -141,8 +141,8 @@ pub use self::stats::Stats;
 /// use](Builder::keep_in_use)). With a weigher and few entries in each shard, it may go from shard
 /// to shard 256 times.
 ///
-/// There are up to 64 shards, by the numbers of processors and entries. A table that grows moves
-/// its entries under the lock of its shard.
+/// There are up to 64 shards, by the numbers of processors and entries. No update pays for the
+/// resize of a table: each moves a few buckets.
 ///
 /// # Values that readers may still have
 ///

@@ -570,7 +570,13 @@ impl<N> Taken<N> {
     }
 
     /// Takes an entry out.
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<Left<N>> {
+        if self.0.is_empty() { None } else { self.pop_last() }
+    }
+
+    #[cold]
+    fn pop_last(&mut self) -> Option<Left<N>> {
         while let Some(chunk) = self.0.last_mut() {
             match chunk.first_from(0) {
                 Some(place) => return chunk.places[place].take().map(Entry::left),

@@ -76,15 +76,8 @@ unsafe impl<N: Send + Sync> Send for Table<N> {}
 // SAFETY: as above.
 unsafe impl<N: Send + Sync> Sync for Table<N> {}
 
-/// An array of buckets that is alive during `'a`.
-pub(super) struct Array<'a, N> {
-    groups: NonNull<Group<N>>,
-    /// By how much to shift a hash to get its bucket.
-    shift: u32,
-    /// Whether some entries are still in an older array.
-    is_filling: bool,
-    _of: PhantomData<(&'a (), Owned<N>)>,
-}
+/// An array of buckets that is alive during `'a`: the pointer in a [`Table`].
+pub(super) struct Array<'a, N>(NonNull<u8>, PhantomData<(&'a (), Owned<N>)>);
 
 /// Where the entries of an array come from while it is being filled.
 struct Filling {
@@ -190,8 +183,8 @@ impl<'a, N: 'a> Array<'a, N> {
         let layout = Self::layout(bits)?;
         let memory = memory::allocate_zeroed(layout)?;
         // SAFETY: inside the allocation.
-        let groups = unsafe { memory.add(Self::offset(bits)) }.cast();
-        let array = Self { groups, shift: u64::BITS - bits, is_filling: false, _of: PhantomData };
+        let groups = unsafe { memory.add(Self::offset(bits)) };
+        let array = Self(groups.map_addr(|address| address | (u64::BITS - bits) as usize), PhantomData);
         // SAFETY: in the fresh allocation.
         unsafe { array.filling().write(Filling { source: null_mut(), moved: AtomicBits::new(0) }) };
         #[cfg(relativist_loom)]
@@ -224,7 +217,7 @@ impl<'a, N: 'a> Array<'a, N> {
     /// Returns where the allocation begins.
     fn filling(self) -> NonNull<Filling> {
         // SAFETY: the groups are at this offset in the allocation.
-        unsafe { self.groups.cast::<u8>().sub(Self::offset(self.bits())).cast() }
+        unsafe { self.groups().cast::<u8>().sub(Self::offset(self.bits())).cast() }
     }
 
     /// Frees the array, the later segments of its buckets, and the array from which it is being
@@ -234,7 +227,7 @@ impl<'a, N: 'a> Array<'a, N> {
     ///
     /// No thread uses the array any more, and it is freed once.
     unsafe fn free(self) {
-        if self.is_filling {
+        if self.is_filling() {
             // SAFETY: guaranteed by the caller.
             unsafe { self.source().free() };
         }
@@ -264,45 +257,50 @@ impl<'a, N: 'a> Array<'a, N> {
         unsafe { memory::free(self.filling().cast(), layout) };
     }
 
-    fn into_raw(self) -> NonNull<u8> {
-        let flag = if self.is_filling { IS_FILLING } else { 0 };
-        self.groups.cast().map_addr(|address| address | self.shift as usize | flag)
-    }
-
-    /// # Safety
-    ///
-    /// `raw` came from [`Array::into_raw`] of an array of these types, which is alive during `'a`.
-    #[inline(always)]
-    unsafe fn from_raw(raw: NonNull<u8>) -> Self {
-        let low = raw.addr().get() & (ALIGN - 1);
-        // SAFETY: groups are aligned, and not at the address 0.
-        let groups = unsafe { NonNull::new_unchecked(raw.as_ptr().map_addr(|address| address & !(ALIGN - 1))) };
-        let (shift, is_filling) = ((low % IS_FILLING) as u32, low & IS_FILLING != 0);
-        Self { groups: groups.cast(), shift, is_filling, _of: PhantomData }
-    }
-
     /// Returns the array from which this one is being filled.
     fn source(self) -> Self {
-        debug_assert!(self.is_filling);
+        debug_assert!(self.is_filling());
         // SAFETY: it was written before the array was published as one that is being filled. The
         // source is alive as long as this array may be found as one.
-        unsafe { Self::from_raw(NonNull::new_unchecked(self.filling().as_ref().source)) }
+        Self(unsafe { NonNull::new_unchecked(self.filling().as_ref().source) }, PhantomData)
     }
 
-    /// Returns this array without the flag.
-    fn filled(self) -> Self {
-        Self { is_filling: false, ..self }
+    #[inline(always)]
+    fn groups(self) -> NonNull<Group<N>> {
+        // SAFETY: groups are aligned, and not at the address 0.
+        unsafe { NonNull::new_unchecked(self.0.as_ptr().map_addr(|address| address & !(ALIGN - 1))) }.cast()
+    }
+
+    /// Returns by how much to shift a hash to get its bucket.
+    #[inline(always)]
+    fn shift(self) -> u32 {
+        self.0.addr().get() as u32 % u64::BITS
+    }
+
+    /// Returns whether some entries are still in an older array.
+    #[inline(always)]
+    fn is_filling(self) -> bool {
+        self.0.addr().get() & IS_FILLING != 0
+    }
+
+    fn with_flag(self) -> Self {
+        Self(self.0.map_addr(|address| address | IS_FILLING), PhantomData)
+    }
+
+    fn without_flag(self) -> Self {
+        let shift = self.shift() as usize;
+        Self(self.groups().cast().map_addr(|address| address | shift), PhantomData)
     }
 
     /// Returns the shift of a hash that gives its part.
     fn part_shift(self) -> u32 {
-        self.shift.max(self.source().shift)
+        self.shift().max(self.source().shift())
     }
 
     /// Returns the array that has the entries of this hash.
     #[inline(always)]
     fn holder(self, hash: u64) -> Self {
-        if self.is_filling { self.moved_or_source(hash) } else { self }
+        if self.is_filling() { self.moved_or_source(hash) } else { self }
     }
 
     #[cold]
@@ -311,11 +309,11 @@ impl<'a, N: 'a> Array<'a, N> {
         // litmus: cache-moved
         // SAFETY: alive, as the array is.
         let moved = unsafe { self.filling().as_ref() }.moved.load(Acquire);
-        if hash >> self.part_shift() < moved { self.filled() } else { self.source() }
+        if hash >> self.part_shift() < moved { self.without_flag() } else { self.source() }
     }
 
     fn bits(self) -> u32 {
-        u64::BITS - self.shift
+        u64::BITS - self.shift()
     }
 
     fn len(self) -> usize {
@@ -325,13 +323,13 @@ impl<'a, N: 'a> Array<'a, N> {
     #[inline(always)]
     fn word(self, bucket: usize) -> NonNull<AtomicBits> {
         // SAFETY: the bucket has a word, before the groups in the same allocation.
-        unsafe { self.groups.cast::<AtomicBits>().sub(bucket + 1) }
+        unsafe { self.groups().cast::<AtomicBits>().sub(bucket + 1) }
     }
 
     #[inline(always)]
     fn group(self, bucket: usize) -> NonNull<Group<N>> {
         // SAFETY: the bucket has a group.
-        unsafe { self.groups.add(bucket) }
+        unsafe { self.groups().add(bucket) }
     }
 
     #[inline(always)]
@@ -343,7 +341,7 @@ impl<'a, N: 'a> Array<'a, N> {
 
     #[inline(always)]
     fn bucket(self, hash: Hash) -> usize {
-        (hash.get() >> self.shift) as usize
+        (hash.get() >> self.shift()) as usize
     }
 
     #[inline(always)]
@@ -393,11 +391,11 @@ impl<'a, N: 'a> Array<'a, N> {
     /// Returns the bucket at the hash `from`.
     pub(super) fn bucket_at(self, from: u64) -> Bucket<'a, N> {
         let array = self.holder(from);
-        let number = from >> array.shift;
+        let number = from >> array.shift();
         Bucket {
             first: array.part(number as usize),
-            begins: number << array.shift == from,
-            next: (number + 1 < array.len() as u64).then(|| (number + 1) << array.shift),
+            begins: number << array.shift() == from,
+            next: (number + 1 < array.len() as u64).then(|| (number + 1) << array.shift()),
         }
     }
 }
@@ -438,7 +436,7 @@ impl<N> Table<N> {
     /// Creates an empty table. `None` if there is no memory.
     pub(super) fn new() -> Option<Self> {
         let array = Array::<N>::allocate(MIN_BITS)?;
-        Some(Self(AtomicPtr::new(array.into_raw().as_ptr()), PhantomData))
+        Some(Self(AtomicPtr::new(array.0.as_ptr()), PhantomData))
     }
 
     fn bits_for(entries: usize) -> u32 {
@@ -457,7 +455,7 @@ impl<N> Table<N> {
         // litmus: cache-array
         let raw = self.0.load(Acquire);
         // SAFETY: never null, and freed a grace period after it was replaced.
-        unsafe { Array::from_raw(NonNull::new_unchecked(raw)) }
+        unsafe { Array(NonNull::new_unchecked(raw), PhantomData) }
     }
 
     /// Returns the array for an update.
@@ -473,7 +471,7 @@ impl<N> Table<N> {
         // Relaxed: only the holder of the lock replaces it.
         let raw = self.0.load(Relaxed);
         // SAFETY: never null, and only the holder of the lock replaces it.
-        unsafe { Array::from_raw(NonNull::new_unchecked(raw)) }
+        unsafe { Array(NonNull::new_unchecked(raw), PhantomData) }
     }
 
     /// Finds the first of the entries that have the tag of this hash that `is_match` accepts.
@@ -581,11 +579,11 @@ impl<N> Table<N> {
         let array: Array<'_, N> = unsafe { self.locked() };
         let room = Self::room(array.bits());
         let is_sparse = len < room / 8 && array.bits() > MIN_BITS;
-        if array.is_filling || len > room || is_sparse {
+        if array.is_filling() || len > room || is_sparse {
             cold_path();
             let wanted = if is_sparse { len * 2 } else { room * 2 };
             // SAFETY: guaranteed by the caller.
-            if array.is_filling || unsafe { self.begin(array, wanted) } {
+            if array.is_filling() || unsafe { self.begin(array, wanted) } {
                 // SAFETY: as above.
                 unsafe { self.step(hash, prefetch_hash, guard) };
             }
@@ -602,10 +600,10 @@ impl<N> Table<N> {
         let bits = Self::bits_for(entries);
         let Some(array) = (bits != source.bits()).then(|| Array::<N>::allocate(bits)).flatten() else { return false };
         // SAFETY: this thread alone has the array.
-        unsafe { array.filling().as_mut() }.source = source.into_raw().as_ptr();
+        unsafe { array.filling().as_mut() }.source = source.0.as_ptr();
         // Release: pairs with the Acquire in `array`.
         // litmus: cache-array
-        self.0.store(Array { is_filling: true, ..array }.into_raw().as_ptr(), Release);
+        self.0.store(array.with_flag().0.as_ptr(), Release);
         true
     }
 
@@ -618,7 +616,7 @@ impl<N> Table<N> {
     unsafe fn step(&self, hash: impl Fn(NonNull<N>) -> Hash, prefetch_hash: impl Fn(NonNull<N>), guard: &Guard) {
         // SAFETY: guaranteed by the caller.
         let array: Array<'_, N> = unsafe { self.locked() };
-        let (source, new, shift) = (array.source(), array.filled(), array.part_shift());
+        let (source, new, shift) = (array.source(), array.without_flag(), array.part_shift());
         // SAFETY: alive, as the array is.
         let moved = unsafe { &array.filling().as_ref().moved };
         let parts = 1 << (u64::BITS - shift);
@@ -626,7 +624,7 @@ impl<N> Table<N> {
         let from = moved.load(Relaxed);
         let to = (from + STEP).min(parts);
         let end = source.len() as u64;
-        let first_bucket = |part| if part == parts { end } else { (part << shift) >> source.shift };
+        let first_bucket = |part| if part == parts { end } else { (part << shift) >> source.shift() };
         let live = || {
             (first_bucket(from)..first_bucket(to))
                 .flat_map(|bucket| source.part(bucket as usize).chain())
@@ -666,11 +664,11 @@ impl<N> Table<N> {
     unsafe fn publish(&self, new: Array<'_, N>, old: Array<'_, N>, guard: &Guard) {
         // Release: pairs with the Acquire in `array`.
         // litmus: cache-array
-        self.0.store(new.into_raw().as_ptr(), Release);
-        let bytes = old.bytes() + if old.is_filling { old.source().bytes() } else { 0 };
+        self.0.store(new.0.as_ptr(), Release);
+        let bytes = old.bytes() + if old.is_filling() { old.source().bytes() } else { 0 };
         // SAFETY: later lookups do not find the old array. It has no references to types with a
         // lifetime that could end before: its nodes are not dropped.
-        unsafe { guard.defer_raw(old.into_raw().cast(), bytes, |raw| Array::<N>::from_raw(raw.cast()).free()) };
+        unsafe { guard.defer_raw(old.0.cast(), bytes, |raw| Array::<N>(raw.cast(), PhantomData).free()) };
     }
 
     /// Passes all entries to `removed`. The table is not used again.

@@ -194,8 +194,7 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashing::functions::modern::Fold;
-    use crate::hashing::functions::{all, textbook};
+    use crate::hashing::functions::named;
     use crate::hashing::keys::Key;
 
     #[test]
@@ -222,13 +221,11 @@ mod tests {
     #[test]
     fn the_p_value_separates_random_from_clustered_and_even_sizes() {
         let keys: Keys = (0..40_000).map(Key::Number).collect();
-        let functions = all(&[Fold::Low]);
-        let random = functions.iter().find(|function| function.name() == "siphash").unwrap();
-        let random = Histogram::of(random.as_ref(), &keys, 14);
+        let random = Histogram::of(&*named("siphash"), &keys, 14);
         let fit = random.fit().unwrap();
         assert!(fit.p_value > 0.001 && fit.p_value < 0.999, "{fit:?}");
         assert!((random.dispersion() - 1.0).abs() < 0.05, "{}", random.dispersion());
-        let even = Histogram::of(&textbook::Untransformed, &keys, 14);
+        let even = Histogram::of(&*named("untransformed"), &keys, 14);
         assert!(even.fit().unwrap().p_value < 1e-9 && even.dispersion() < 0.2);
         let clustered = Histogram::from_sizes(vec![12_000, 0, 0, 0, 0, 0, 0, 0, 0, 4_384]);
         assert!(clustered.fit().unwrap().p_value < 1e-9 && clustered.dispersion() > 5.0);
@@ -238,7 +235,7 @@ mod tests {
     /// p-values.
     #[test]
     fn p_values_are_uniform_for_random_tables() {
-        let random = all(&[Fold::Low]).into_iter().find(|function| function.name() == "siphash").unwrap();
+        let random = named("siphash");
         let p_values: Vec<f64> = (0..200)
             .map(|table| {
                 let keys: Keys = (0..3000).map(|n| Key::Pair(table, n)).collect();

@@ -3,8 +3,7 @@
 use serde::Serialize;
 
 use super::events::Cache;
-use relativist_bench::hashing::functions::modern::Fold;
-use relativist_bench::hashing::functions::{HashFunction, all};
+use relativist_bench::hashing::functions::{HashFunction, named};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
@@ -19,9 +18,7 @@ impl Choice {
 
     /// Returns the function, and the binary logarithm of the number of buckets.
     pub fn resolve(&self) -> (Box<dyn HashFunction>, u32) {
-        let functions = all(&[Fold::Low]);
-        let function = functions.into_iter().find(|function| function.name() == self.function);
-        (function.expect("a function of the paper"), self.buckets.ilog2())
+        (named(self.function), self.buckets.ilog2())
     }
 }
 

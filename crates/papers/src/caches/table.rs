@@ -111,13 +111,14 @@ impl<'f> Table<'f> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relativist_bench::hashing::functions::textbook::Untransformed;
+    use relativist_bench::hashing::functions::named;
 
     #[test]
     fn chains_are_walked_from_the_youngest() {
         let key = |second| Words { first: 0, second, name: 0 };
         let keys = [1, 5, 9, 2].map(key);
-        let mut table = Table::new(&Untransformed, 2, &keys);
+        let untransformed = named("untransformed");
+        let mut table = Table::new(&*untransformed, 2, &keys);
         (0..4).for_each(|object| table.insert(object));
         assert_eq!(table.find(&key(1)), Some(0));
         assert_eq!(table.find(&key(9)), Some(2));

@@ -9,8 +9,7 @@
 //! ("12 bit", "mult") belong to the inode cache, and those of table 5 ("shrink", "shrink + mult")
 //! to the dentry cache.
 
-use super::{HashFunction, mask};
-use crate::hashing::keys::Key;
+use super::{HashFunction, computed};
 
 /// The multiplier of section 5.1: a prime whose ratio to 2^32 is close to the golden ratio.
 pub const GOLDEN_PRIME: u32 = 2_654_435_761;
@@ -22,171 +21,97 @@ pub const INODE_SIZE: u32 = 392;
 /// Bits of the word for which the functions were written.
 const WORD: u32 = u32::BITS;
 
-/// The page cache's functions. The arguments are an inode's address and an offset in its file
-/// (section 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PageCache {
-    /// The function of Linux 2.2.5, `s(i+o)`.
-    ShiftAdd,
-    /// `s(i+o+offset)`: the "offset" kernel, after Stephen Tweedie.
-    Offset,
-    /// The "mult" kernel.
-    Multiplicative,
-}
-
-/// The buffer cache's functions. The arguments are a device and a block number on it (section 3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BufferCache {
-    /// The function of Linux 2.2.5, the exclusive or of device and block.
-    OneToOne,
-    /// The block number times the multiplier, shifted to the right by 11, 16, 17 or 18 (table 3).
-    Multiplicative {
-        /// The number of bits.
-        shift: u32,
-    },
-    /// Peter Steiner's function: a multiplication by the Mersenne prime 127, done with a shift and
-    /// a subtraction.
-    ShiftAdd,
-}
-
-/// The dentry cache's functions. The arguments are a parent's address and the hash of a name
-/// (section 3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DentryCache {
-    /// The function of Linux 2.2.5.
-    Xor,
-    /// The function of Linux 2.2.5 with additions instead of exclusive or: the "14-bit" kernel, and
-    /// those of section 4.
-    Additive,
-    /// The sum of both arguments, times the multiplier, shifted to the right by 11 or 17.
-    Multiplicative {
-        /// The number of bits.
-        shift: u32,
-    },
-}
-
-/// The inode cache's functions. The arguments are a superblock's address and an inode number
-/// (section 3.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InodeCache {
-    /// The function of Linux 2.2.5.
-    ShiftAdd,
-    /// The "mult" kernel. The paper does not print it, but refers to the other functions. Here the
-    /// words are combined as in the shift-add function, and the shift is the one that section 5.1
-    /// calls best.
-    Multiplicative,
-}
-
-impl HashFunction for PageCache {
-    fn name(&self) -> String {
-        match self {
-            Self::ShiftAdd => "page-shift-add".into(),
-            Self::Offset => "page-offset".into(),
-            Self::Multiplicative => "page-mult".into(),
-        }
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        const PAGE_SHIFT: u32 = 12;
-        let (inode, offset) = arguments(key);
-        let i = inode / (INODE_SIZE & !(INODE_SIZE - 1));
-        let o = offset >> PAGE_SHIFT;
-        let s = |x: u32| x.wrapping_add(shifted(x, bits));
-        let hash = match self {
-            Self::ShiftAdd => s(i.wrapping_add(o)),
-            Self::Offset => s(i.wrapping_add(o).wrapping_add(offset)),
-            Self::Multiplicative => multiplied(inode.wrapping_add(offset), WORD - bits),
-        };
-        masked(hash, bits)
-    }
-}
-
-impl HashFunction for BufferCache {
-    fn name(&self) -> String {
-        match self {
-            Self::OneToOne => "buffer-one-to-one".into(),
-            Self::Multiplicative { shift } => format!("buffer-mult-{shift}"),
-            Self::ShiftAdd => "buffer-shift-add".into(),
-        }
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        let (device, block) = arguments(key);
-        let hash = match self {
-            Self::OneToOne => device ^ block,
-            Self::Multiplicative { shift } => multiplied(block, *shift),
-            Self::ShiftAdd => (block << 7).wrapping_sub(block).wrapping_add(block >> 10).wrapping_add(block >> 18),
-        };
-        masked(hash, bits)
-    }
-}
-
-impl HashFunction for DentryCache {
-    fn name(&self) -> String {
-        match self {
-            Self::Xor => "dentry-xor".into(),
-            Self::Additive => "dentry-add".into(),
-            Self::Multiplicative { shift } => format!("dentry-mult-{shift}"),
-        }
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        let (parent, name) = arguments(key);
-        let hash = name.wrapping_add(parent);
-        let (once, twice) = (shifted(hash, bits), shifted(hash, bits * 2));
-        let hash = match self {
-            Self::Xor => hash ^ once ^ twice,
-            Self::Additive => hash.wrapping_add(once).wrapping_add(twice),
-            Self::Multiplicative { shift } => multiplied(hash, *shift),
-        };
-        masked(hash, bits)
-    }
-}
-
-impl HashFunction for InodeCache {
-    fn name(&self) -> String {
-        match self {
-            Self::ShiftAdd => "inode-shift-add".into(),
-            Self::Multiplicative => "inode-mult".into(),
-        }
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        let (superblock, number) = arguments(key);
-        let both = number | superblock;
-        let hash = match self {
-            Self::ShiftAdd => both.wrapping_add(shifted(both, bits)).wrapping_add(shifted(both, bits * 2)),
-            Self::Multiplicative => multiplied(both, WORD - bits),
-        };
-        masked(hash, bits)
-    }
-}
-
 /// Returns the functions of the paper, in its order.
 pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
-    let mut functions: Vec<Box<dyn HashFunction>> = Vec::new();
-    for function in [PageCache::ShiftAdd, PageCache::Offset, PageCache::Multiplicative] {
-        functions.push(Box::new(function));
+    [page_cache(), buffer_cache(), dentry_cache(), inode_cache()].into_iter().flatten().collect()
+}
+
+/// Returns the page cache's functions. The arguments are an inode's address and an offset in its
+/// file (section 3.1).
+fn page_cache() -> Vec<Box<dyn HashFunction>> {
+    const PAGE_SHIFT: u32 = 12;
+    fn i_plus_o(inode: u32, offset: u32) -> u32 {
+        (inode / (INODE_SIZE & !(INODE_SIZE - 1))).wrapping_add(offset >> PAGE_SHIFT)
     }
-    functions.push(Box::new(BufferCache::OneToOne));
+    fn s(x: u32, bits: u32) -> u32 {
+        x.wrapping_add(shifted(x, bits))
+    }
+    vec![
+        // The function of Linux 2.2.5, `s(i+o)`.
+        printed("page-shift-add", |inode, offset, bits| s(i_plus_o(inode, offset), bits)),
+        // `s(i+o+offset)`: the "offset" kernel, after Stephen Tweedie.
+        printed("page-offset", |inode, offset, bits| s(i_plus_o(inode, offset).wrapping_add(offset), bits)),
+        // The "mult" kernel.
+        printed("page-mult", |inode, offset, bits| multiplied(inode.wrapping_add(offset), WORD - bits)),
+    ]
+}
+
+/// Returns the buffer cache's functions. The arguments are a device and a block number on it
+/// (section 3.2).
+fn buffer_cache() -> Vec<Box<dyn HashFunction>> {
+    // The function of Linux 2.2.5, the exclusive or of device and block.
+    let mut functions = vec![printed("buffer-one-to-one", |device, block, _| device ^ block)];
+    // The block number times the multiplier, shifted to the right (table 3).
     for shift in [11, 16, 17, 18] {
-        functions.push(Box::new(BufferCache::Multiplicative { shift }));
+        functions.push(printed(format!("buffer-mult-{shift}"), move |_, block, _| multiplied(block, shift)));
     }
-    functions.push(Box::new(BufferCache::ShiftAdd));
-    for function in [DentryCache::Xor, DentryCache::Additive] {
-        functions.push(Box::new(function));
-    }
+    // Peter Steiner's function: a multiplication by the Mersenne prime 127, done with a shift and a
+    // subtraction.
+    functions.push(printed("buffer-shift-add", |_, block, _| {
+        (block << 7).wrapping_sub(block).wrapping_add(block >> 10).wrapping_add(block >> 18)
+    }));
+    functions
+}
+
+/// Returns the dentry cache's functions. The arguments are a parent's address and the hash of a
+/// name (section 3.3).
+fn dentry_cache() -> Vec<Box<dyn HashFunction>> {
+    let mut functions = vec![
+        // The function of Linux 2.2.5.
+        printed("dentry-xor", |parent, name, bits| {
+            let hash = name.wrapping_add(parent);
+            hash ^ shifted(hash, bits) ^ shifted(hash, bits * 2)
+        }),
+        // The function of Linux 2.2.5 with additions instead of exclusive or: the "14-bit" kernel,
+        // and those of section 4.
+        printed("dentry-add", |parent, name, bits| {
+            let hash = name.wrapping_add(parent);
+            hash.wrapping_add(shifted(hash, bits)).wrapping_add(shifted(hash, bits * 2))
+        }),
+    ];
+    // The sum of both arguments, times the multiplier, shifted to the right.
     for shift in [11, 17] {
-        functions.push(Box::new(DentryCache::Multiplicative { shift }));
-    }
-    for function in [InodeCache::ShiftAdd, InodeCache::Multiplicative] {
-        functions.push(Box::new(function));
+        let hash = move |parent: u32, name, _| multiplied(parent.wrapping_add(name), shift);
+        functions.push(printed(format!("dentry-mult-{shift}"), hash));
     }
     functions
+}
+
+/// Returns the inode cache's functions. The arguments are a superblock's address and an inode
+/// number (section 3.4).
+fn inode_cache() -> Vec<Box<dyn HashFunction>> {
+    vec![
+        // The function of Linux 2.2.5.
+        printed("inode-shift-add", |superblock, number, bits| {
+            let both = number | superblock;
+            both.wrapping_add(shifted(both, bits)).wrapping_add(shifted(both, bits * 2))
+        }),
+        // The "mult" kernel. The paper does not print it, but refers to the other functions. Here
+        // the words are combined as in the shift-add function, and the shift is the one that
+        // section 5.1 calls best.
+        printed("inode-mult", |superblock, number, bits| multiplied(number | superblock, WORD - bits)),
+    ]
+}
+
+/// Makes a function of two words of 32 bits, and of the binary logarithm of the number of buckets.
+fn printed(
+    name: impl Into<String>,
+    hash: impl Fn(u32, u32, u32) -> u32 + Send + Sync + 'static,
+) -> Box<dyn HashFunction> {
+    computed(name, move |key, bits| {
+        let (first, second) = key.words();
+        hash(first as u32, second as u32, bits).into()
+    })
 }
 
 /// Hashes a name for the dentry cache, by the "simplified CRC" of Linux 2.2 that the paper
@@ -194,11 +119,6 @@ pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
 #[must_use]
 pub fn name_hash(name: &[u8]) -> u32 {
     name.iter().fold(0u32, |hash, byte| hash.rotate_left(4) ^ u32::from(*byte))
-}
-
-fn arguments(key: &Key<'_>) -> (u32, u32) {
-    let (first, second) = key.words();
-    (first as u32, second as u32)
 }
 
 fn shifted(word: u32, by: u32) -> u32 {
@@ -209,38 +129,38 @@ fn multiplied(word: u32, shift: u32) -> u32 {
     shifted(word.wrapping_mul(GOLDEN_PRIME), shift)
 }
 
-fn masked(hash: u32, bits: u32) -> usize {
-    (u64::from(hash) & mask(bits)) as usize
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::named;
     use super::*;
+    use crate::hashing::keys::Key;
 
     /// The expected values come from a C compiler, for the definitions in the paper with a 32-bit
     /// `unsigned long`.
     #[test]
     fn functions_are_as_printed() {
-        let key = Key::Pair(0xc123_4560, 0x0004_2010);
-        assert_eq!(PageCache::ShiftAdd.bucket(&key, 11), 1403);
-        assert_eq!(PageCache::Offset.bucket(&key, 14), 10656);
-        assert_eq!(PageCache::Multiplicative.bucket(&key, 14), 1423);
-
         // Device 0x0301 is hda1.
-        let key = Key::Pair(0x0301, 1_234_567);
-        assert_eq!(BufferCache::OneToOne.bucket(&key, 14), 5510);
-        let multiplicative = |shift| BufferCache::Multiplicative { shift }.bucket(&key, 14);
-        assert_eq!([11, 16, 17, 18].map(multiplicative), [11684, 7533, 11958, 5979]);
-        assert_eq!(BufferCache::ShiftAdd.bucket(&key, 14), 12722);
-
-        let key = Key::Pair(0xc0de_0010, 0x1234_5678);
-        assert_eq!(DentryCache::Xor.bucket(&key, 10), 812);
-        assert_eq!(DentryCache::Additive.bucket(&key, 10), 78);
-        assert_eq!([11, 17].map(|shift| DentryCache::Multiplicative { shift }.bucket(&key, 10)), [387, 230]);
-
-        let key = Key::Pair(0xc0de_0010, 0x1f00);
-        assert_eq!(InodeCache::ShiftAdd.bucket(&key, 8), 13);
-        assert_eq!(InodeCache::Multiplicative.bucket(&key, 12), 3627);
+        let [page, buffer] = [Key::Pair(0xc123_4560, 0x0004_2010), Key::Pair(0x0301, 1_234_567)];
+        let [dentry, inode] = [0x1234_5678, 0x1f00].map(|second| Key::Pair(0xc0de_0010, second));
+        for (name, key, bits, bucket) in [
+            ("page-shift-add", page, 11, 1403),
+            ("page-offset", page, 14, 10656),
+            ("page-mult", page, 14, 1423),
+            ("buffer-one-to-one", buffer, 14, 5510),
+            ("buffer-mult-11", buffer, 14, 11684),
+            ("buffer-mult-16", buffer, 14, 7533),
+            ("buffer-mult-17", buffer, 14, 11958),
+            ("buffer-mult-18", buffer, 14, 5979),
+            ("buffer-shift-add", buffer, 14, 12722),
+            ("dentry-xor", dentry, 10, 812),
+            ("dentry-add", dentry, 10, 78),
+            ("dentry-mult-11", dentry, 10, 387),
+            ("dentry-mult-17", dentry, 10, 230),
+            ("inode-shift-add", inode, 8, 13),
+            ("inode-mult", inode, 12, 3627),
+        ] {
+            assert_eq!(named(name).bucket(&key, bits), bucket, "{name}");
+        }
     }
 
     /// Section 5.1.

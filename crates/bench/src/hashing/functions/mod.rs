@@ -74,6 +74,41 @@ pub fn all(folds: &[Fold]) -> Vec<Box<dyn HashFunction>> {
     functions
 }
 
+/// Returns the built-in function with this name; one with 64-bit results selects by the low bits.
+///
+/// # Panics
+/// When there is no such function.
+#[must_use]
+pub fn named(name: &str) -> Box<dyn HashFunction> {
+    let function = all(&[Fold::Low]).into_iter().find(|function| function.name() == name);
+    function.unwrap_or_else(|| panic!("no function is called {name}"))
+}
+
+/// A function that a closure computes. It gets the key and the binary logarithm of the number of
+/// buckets, and the low bits of its result are the bucket.
+struct Computed<F> {
+    name: String,
+    hash: F,
+}
+
+impl<F: Fn(&Key<'_>, u32) -> u64 + Send + Sync> HashFunction for Computed<F> {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    #[inline]
+    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
+        ((self.hash)(key, bits) & mask(bits)) as usize
+    }
+}
+
+fn computed(
+    name: impl Into<String>,
+    hash: impl Fn(&Key<'_>, u32) -> u64 + Send + Sync + 'static,
+) -> Box<dyn HashFunction> {
+    Box::new(Computed { name: name.into(), hash })
+}
+
 /// Returns a mask of the low `bits` bits.
 const fn mask(bits: u32) -> u64 {
     (1 << bits) - 1

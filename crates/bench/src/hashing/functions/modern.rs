@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{HashFunction, mask};
+use super::{HashFunction, computed, mask};
 use crate::harness::options::spell;
 use crate::hashing::keys::Key;
 
@@ -23,44 +23,23 @@ pub enum Fold {
 
 impl Fold {
     #[inline(always)]
-    fn bucket(self, hash: u64, bits: u32) -> usize {
-        let bucket = match self {
+    fn bucket(self, hash: u64, bits: u32) -> u64 {
+        match self {
             Self::Low => hash & mask(bits),
             Self::High => hash >> (u64::BITS - bits),
             Self::Mixed => relativist_table::Hash::new(hash).get() >> (u64::BITS - bits),
-        };
-        bucket as usize
-    }
-}
-
-/// A function with 64-bit results, and the selection of the bucket.
-struct Folded<H> {
-    name: &'static str,
-    fold: Fold,
-    hash: H,
-}
-
-impl<H: Fn(&Key<'_>) -> u64 + Send + Sync> HashFunction for Folded<H> {
-    fn name(&self) -> String {
-        match self.fold {
-            Fold::Low => self.name.into(),
-            fold => format!("{}+{}", self.name, spell(&fold)),
         }
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        self.fold.bucket((self.hash)(key), bits)
     }
 }
 
 /// Returns all functions of this module; `fold` selects the bucket.
 pub(super) fn all(fold: Fold) -> Vec<Box<dyn HashFunction>> {
     type Boxed = Box<dyn HashFunction>;
-    fn boxed(name: &'static str, fold: Fold, hash: impl Fn(&Key<'_>) -> u64 + Send + Sync + 'static) -> Boxed {
-        Box::new(Folded { name, fold, hash })
+    fn boxed(name: &str, fold: Fold, hash: impl Fn(&Key<'_>) -> u64 + Send + Sync + 'static) -> Boxed {
+        let suffix = if fold == Fold::Low { String::new() } else { format!("+{}", spell(&fold)) };
+        computed(format!("{name}{suffix}"), move |key, bits| fold.bucket(hash(key), bits))
     }
-    fn hashed<S: BuildHasher + Send + Sync + 'static>(name: &'static str, fold: Fold, state: S) -> Boxed {
+    fn hashed<S: BuildHasher + Send + Sync + 'static>(name: &str, fold: Fold, state: S) -> Boxed {
         boxed(name, fold, move |key| state.hash_one(key))
     }
     vec![

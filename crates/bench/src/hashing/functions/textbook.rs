@@ -1,40 +1,12 @@
 //! The alternatives that section 5 of Lever's paper lists, and the 64-bit multiplier that section 6
 //! names as future work.
 
-use super::{HashFunction, mask};
+use super::{HashFunction, computed};
 use crate::harness::keys::scramble;
 use crate::hashing::keys::Key;
 
-/// The low bits of the key itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Untransformed;
-
 /// The remainder after division by the largest prime that is not above the size of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct PrimeModulus;
-
-/// Knuth's multiplicative hashing on 64 bits: the high bits of the key times 2^64 / golden ratio.
-#[derive(Clone, Copy, Debug)]
-pub struct Fibonacci;
-
-/// One table of random words, one load per byte of the key, as appendix A discusses it.
-#[derive(Clone, Copy, Debug)]
-pub struct TableDriven;
-
-/// CRC-32C, computed by the processor's instruction where there is one.
-#[derive(Clone, Copy, Debug)]
-pub struct Crc32c;
-
-impl HashFunction for Untransformed {
-    fn name(&self) -> String {
-        "untransformed".into()
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        (key.sum() & mask(bits)) as usize
-    }
-}
+struct PrimeModulus;
 
 /// At index n, the difference between 2^n and the largest prime that is not above 2^n.
 const BELOW: [u64; 31] =
@@ -56,17 +28,6 @@ impl HashFunction for PrimeModulus {
     }
 }
 
-impl HashFunction for Fibonacci {
-    fn name(&self) -> String {
-        "fibonacci-64".into()
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        (key.sum().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - bits)) as usize
-    }
-}
-
 static TABLE: [u64; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -78,38 +39,28 @@ static TABLE: [u64; 256] = {
     table
 };
 
-impl HashFunction for TableDriven {
-    fn name(&self) -> String {
-        "table-driven".into()
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        // A rotation by an odd number of bits repeats only after 64 bytes, so equal bytes at
-        // different places rarely cancel out.
-        let step = |hash: u64, byte: &u8| hash.rotate_left(11) ^ TABLE[usize::from(*byte)];
-        (key.with_bytes(|bytes| bytes.iter().fold(0, step)) & mask(bits)) as usize
-    }
-}
-
-impl HashFunction for Crc32c {
-    fn name(&self) -> String {
-        "crc32c".into()
-    }
-
-    #[inline]
-    fn bucket(&self, key: &Key<'_>, bits: u32) -> usize {
-        (u64::from(key.with_bytes(crc32c::crc32c)) & mask(bits)) as usize
-    }
-}
-
 /// Returns all functions of this module.
 pub(super) fn all() -> Vec<Box<dyn HashFunction>> {
-    vec![Box::new(Untransformed), Box::new(PrimeModulus), Box::new(Fibonacci), Box::new(TableDriven), Box::new(Crc32c)]
+    // A rotation by an odd number of bits repeats only after 64 bytes, so equal bytes at different
+    // places rarely cancel out.
+    let step = |hash: u64, byte: &u8| hash.rotate_left(11) ^ TABLE[usize::from(*byte)];
+    vec![
+        // The low bits of the key itself.
+        computed("untransformed", |key, _| key.sum()),
+        Box::new(PrimeModulus),
+        // Knuth's multiplicative hashing on 64 bits: the high bits of the key times 2^64 / golden
+        // ratio.
+        computed("fibonacci-64", |key, bits| key.sum().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - bits)),
+        // One table of random words, one load per byte of the key, as appendix A discusses it.
+        computed("table-driven", move |key, _| key.with_bytes(|bytes| bytes.iter().fold(0, step))),
+        // Computed by the processor's instruction where there is one.
+        computed("crc32c", |key, _| key.with_bytes(crc32c::crc32c).into()),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::{mask, named};
     use super::*;
 
     #[test]
@@ -126,14 +77,15 @@ mod tests {
     fn crc32c_is_the_standards() {
         // The check value of CRC-32C (RFC 3720).
         let expected = 0xe306_9283_u64 & mask(30);
-        assert_eq!(Crc32c.bucket(&Key::Bytes(b"123456789"), 30), expected as usize);
+        assert_eq!(named("crc32c").bucket(&Key::Bytes(b"123456789"), 30), expected as usize);
     }
 
     #[test]
     fn fibonaccis_multiplier_parts_neighbours_best() {
         // Knuth, section 6.4: each multiple of the golden ratio falls into one of the largest gaps
         // between the previous ones.
-        let buckets: std::collections::HashSet<_> = (0..987).map(|n| Fibonacci.bucket(&Key::Number(n), 10)).collect();
+        let fibonacci = named("fibonacci-64");
+        let buckets: std::collections::HashSet<_> = (0..987).map(|n| fibonacci.bucket(&Key::Number(n), 10)).collect();
         assert!(buckets.len() > 800, "{}", buckets.len());
     }
 }

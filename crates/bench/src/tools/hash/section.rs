@@ -164,7 +164,7 @@ fn usual_sizes(keys: usize) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hashing::functions::lever::BufferCache;
+    use crate::hashing::functions::named;
     use crate::hashing::keys::Key;
 
     const WEIGHTS: Weights = Weights { hit_rate: 0.9, probe_ns: Some(5.0) };
@@ -172,9 +172,8 @@ mod tests {
     #[test]
     fn sizes_are_chosen_by_the_number_of_keys() {
         for (keys, sizes) in [(1, [1, 2, 3]), (1000, [9, 10, 11]), (1 << 14, [13, 14, 15])] {
-            let functions: [Box<dyn HashFunction>; 1] = [Box::new(BufferCache::ShiftAdd)];
             let keys: Keys = (0..keys).map(Key::Number).collect();
-            let section = Section::new("keys".into(), &keys, &functions, &[], WEIGHTS);
+            let section = Section::new("keys".into(), &keys, &[named("buffer-shift-add")], &[], WEIGHTS);
             assert_eq!(section.rows.iter().map(|row| row.bits).collect::<Vec<_>>(), sizes);
             assert!(section.rows.iter().all(|row| row.histogram.entries == keys.len() as u64));
             assert!(!section.has_repeated_keys());
@@ -183,9 +182,8 @@ mod tests {
 
     #[test]
     fn repeated_keys_are_noticed() {
-        let functions: [Box<dyn HashFunction>; 1] = [Box::new(BufferCache::OneToOne)];
         let keys: Keys = (0..1000).map(|n| Key::Number(n / 2)).collect();
-        let section = Section::new("keys".into(), &keys, &functions, &[10], WEIGHTS);
+        let section = Section::new("keys".into(), &keys, &[named("buffer-one-to-one")], &[10], WEIGHTS);
         assert_eq!((section.keys, section.distinct, section.has_repeated_keys()), (1000, 500, true));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -62,11 +61,11 @@ impl Cost {
 impl Usage {
     /// Reads the usage of a process from `/proc`.
     pub fn of(process: u32) -> Result<Self> {
-        let read = |name| fs::read_to_string(format!("/proc/{process}/{name}"));
         let ask = || {
             let cpu = clock_getcpuclockid(Pid::from_raw(process as i32))?.now()?;
-            let (user_ticks, system_ticks) = parse_ticks(&read("stat")?).context("no CPU times")?;
-            let resident = parse_resident(&read("status")?).context("no resident set")?;
+            let process = Process::new(process as i32)?;
+            let (stat, kibibytes) = (process.stat()?, process.status()?.vmrss.context("no resident set")?);
+            let (user_ticks, system_ticks, resident) = (stat.utime, stat.stime, kibibytes << 10);
             Ok::<_, anyhow::Error>(Self { cpu: cpu.into(), user_ticks, system_ticks, resident })
         };
         ask().with_context(|| format!("the server (process {process}) is gone"))
@@ -84,19 +83,6 @@ impl Usage {
         let share = if user + system > 0 { user as f64 / (user + system) as f64 } else { 0.0 };
         Cost { user_seconds: seconds * share, system_seconds: seconds * (1.0 - share), resident_bytes: self.resident }
     }
-}
-
-/// Parses the 14th and 15th field of `/proc/PID/stat`. The second field, in parentheses, may
-/// contain any characters.
-fn parse_ticks(stat: &str) -> Option<(u64, u64)> {
-    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
-
-/// Parses the bytes after `VmRSS:` in `/proc/PID/status`.
-fn parse_resident(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kibibytes| kibibytes << 10)
 }
 
 /// A server that is measured: started by this program, or already running.
@@ -323,14 +309,6 @@ impl fmt::Display for ServerCommand {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
-
-    #[test]
-    fn times_are_found_behind_any_name() {
-        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 1 2 3 4 51 62 0 0 20 0 1 0 5 6 7";
-        assert_eq!(parse_ticks(stat), Some((51, 62)));
-        assert_eq!(parse_resident("Name:\tx\nVmRSS:\t  1234 kB\n"), Some(1234 << 10));
-        assert_eq!((parse_ticks(""), parse_resident("")), (None, None));
-    }
 
     #[test]
     fn what_this_process_does_costs_it_something() {

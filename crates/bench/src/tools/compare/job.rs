@@ -1,6 +1,7 @@
 //! Measurements of several candidates in turns, and the loops that all of them share.
 
 use std::cell::LazyCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Entry, Options, Subject, selected};
 use crate::harness::comparison::{Comparison, Measured, compare_several};
+use crate::harness::keys::seed;
 use crate::harness::report::{count, threads};
+use crate::harness::sampling::{Draws, Samples};
 use crate::harness::workers::{Cpus, Window, run, run_to_completion};
 use crate::tables::entries::Kind;
 
@@ -122,6 +125,9 @@ pub fn made<'s, T>(shared: &'s Shared<'_, T>) -> Result<&'s T> {
     LazyCell::force(shared).as_ref().map_err(|error| anyhow!("{error:#}"))
 }
 
+/// A batch of operations. Returns the numbers of operations and of wrong results.
+pub type Batch<'m> = Box<dyn FnMut() -> (u64, u64) + 'm>;
+
 /// What workloads need in order to plan and to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a, S: Subject> {
@@ -129,7 +135,7 @@ pub struct Context<'a, S: Subject> {
     pub cpus: &'a Cpus,
 }
 
-impl<S: Subject> Context<'_, S> {
+impl<'a, S: Subject> Context<'a, S> {
     pub fn window(self) -> Window {
         Window::new(Duration::from_secs_f64(self.options.seconds))
     }
@@ -144,6 +150,29 @@ impl<S: Subject> Context<'_, S> {
     /// Returns `setting` with each number of threads.
     pub fn per_threads(self, setting: &Setting) -> Vec<Setting> {
         self.options.threads.iter().map(|&threads| Setting { threads, ..setting.clone() }).collect()
+    }
+
+    /// Plans measurements of candidates that are kept from round to round, with each number of
+    /// threads. `batches(candidate, draws)` returns a batch. It draws from `keys`, or from `samples`
+    /// if there are some.
+    pub fn drawn<T: Sync + 'a>(
+        self,
+        setting: &Setting,
+        kept: &Shared<'a, Vec<T>>,
+        keys: Range<u64>,
+        samples: Option<Samples>,
+        batches: impl for<'k> Fn(&'k T, Draws<'k>) -> Batch<'k> + Copy + Sync + 'a,
+    ) -> Vec<Job<'a>> {
+        let (samples, names) = (Rc::new(samples), titles(&self.candidates(setting)));
+        let job = |setting: Setting| {
+            let (kept, keys, samples) = (Shared::clone(kept), keys.clone(), Rc::clone(&samples));
+            Job::new(setting.clone(), names.clone(), self.options.rounds, move |candidate, round| {
+                let (candidate, samples) = (&made(&kept)?[candidate], (*samples).as_ref());
+                let draws = |thread| Draws::new(keys.clone(), samples, 0, seed(round, thread));
+                self.in_window(setting.threads, |thread| batches(candidate, draws(thread)))
+            })
+        };
+        self.per_threads(setting).into_iter().map(job).collect()
     }
 
     /// Runs threads for the time of a measurement. `worker(thread)` returns a batch, which returns

@@ -1,16 +1,15 @@
 //! Maps whose values are changed in place.
 
 use std::array::from_fn;
-use std::rc::Rc;
 
 use anyhow::Result;
 use relativist::{FlatLockMap, LockMap};
 
-use super::job::{Context, Job, Setting, made, shared, titles};
+use super::job::{Context, Job, Setting, shared};
 use super::{Entry, Subject, Work, work};
 use crate::harness::hashers::Foldhash;
-use crate::harness::keys::{scramble, seed};
-use crate::harness::sampling::{Draws, Samples};
+use crate::harness::keys::scramble;
+use crate::harness::sampling::Samples;
 use crate::shortener::{Program, with_dashmap, with_relativist};
 
 #[derive(Clone, Copy, Debug)]
@@ -266,21 +265,11 @@ fn plan<'a>(
     make: Make,
     samples: Option<Samples>,
 ) -> Result<Vec<Job<'a>>> {
-    let (entries, samples) = (setting.entries, Rc::new(samples));
-    let candidates = context.candidates(setting);
-    let names = titles(&candidates);
+    let (candidates, entries) = (context.candidates(setting), setting.entries);
     let maps = shared(move || Ok(candidates.iter().map(|map| make(map.what, entries)).collect::<Vec<_>>()));
-    let job = |setting: Setting| {
-        let (maps, samples) = (Rc::clone(&maps), Rc::clone(&samples));
-        Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, round| {
-            let (map, samples) = (&made(&maps)?[candidate], (*samples).as_ref());
-            context.in_window(setting.threads, |thread| {
-                let mut draws = Draws::new(0..entries, samples, 0, seed(round, thread));
-                move || (BATCH as u64, map.change(&from_fn(|_| scramble(draws.draw().1))))
-            })
-        })
-    };
-    Ok(context.per_threads(setting).into_iter().map(job).collect())
+    Ok(context.drawn(setting, &maps, 0..entries, samples, |map, mut draws| {
+        Box::new(move || (BATCH as u64, map.change(&from_fn(|_| scramble(draws.draw().1)))))
+    }))
 }
 
 #[cfg(test)]

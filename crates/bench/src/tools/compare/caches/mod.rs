@@ -3,16 +3,15 @@
 pub mod candidates;
 
 use std::array::from_fn;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 
-use super::job::{Context, Job, Setting, Shared, made, shared, titles};
+use super::job::{Context, Job, Setting, Shared, shared};
 use super::memory::{ChildArgs, Memory, memory};
 use super::{Entry, Subject, Work, work};
-use crate::harness::keys::{scramble, seed};
-use crate::harness::sampling::{Draws, Samples};
+use crate::harness::keys::scramble;
+use crate::harness::sampling::Samples;
 use candidates::{BATCH, Cache, Name};
 
 #[derive(Clone, Copy, Debug)]
@@ -131,33 +130,16 @@ fn drawn<'a>(
     samples: Option<Samples>,
 ) -> Result<Vec<Job<'a>>> {
     let times = |factor: f64| (setting.entries as f64 * factor) as u64;
-    let (keys, samples) = (times(operations.first)..times(operations.last), Rc::new(samples));
+    let keys = times(operations.first)..times(operations.last);
     let caches = filled(context, setting, times(operations.capacity));
-    let names = titles(&context.candidates(setting));
-    let job = |setting: Setting| {
-        let (caches, samples, keys) = (Shared::clone(&caches), Rc::clone(&samples), keys.clone());
-        Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, round| {
-            let (cache, samples) = (&*made(&caches)?[candidate].cache, (*samples).as_ref());
-            context.in_window(setting.threads, |thread| {
-                let mut draws = Draws::new(keys.clone(), samples, 0, seed(round, thread));
-                move || (BATCH, (operations.run)(cache, &from_fn(|_| scramble(draws.draw().1))))
-            })
-        })
-    };
-    Ok(context.per_threads(setting).into_iter().map(job).collect())
+    Ok(context.drawn(setting, &caches, keys, samples, move |filled, mut draws| {
+        Box::new(move || (BATCH, (operations.run)(&*filled.cache, &from_fn(|_| scramble(draws.draw().1)))))
+    }))
 }
 
 fn evictions<'a>(context: Context<'a, Caches>, setting: &Setting) -> Result<Vec<Job<'a>>> {
     let caches = filled(context, setting, setting.entries);
-    let names = titles(&context.candidates(setting));
-    let job = |setting: Setting| {
-        let caches = Shared::clone(&caches);
-        Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, _| {
-            let cache = &made(&caches)?[candidate];
-            context.in_window(setting.threads, |_| || cache.evict())
-        })
-    };
-    Ok(context.per_threads(setting).into_iter().map(job).collect())
+    Ok(context.drawn(setting, &caches, 0..setting.entries, None, |filled, _| Box::new(|| filled.evict())))
 }
 
 #[cfg(test)]

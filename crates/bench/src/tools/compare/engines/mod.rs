@@ -2,17 +2,16 @@
 
 pub mod engine;
 
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
 use clap::value_parser;
 use serde::Serialize;
 
-use super::job::{Context, Job, Setting, Shared, made, shared, titles};
+use super::job::{Batch, Context, Job, Setting, Shared, made, shared, titles};
 use super::{Entry, Subject, Work, work};
 use crate::harness::comparison::Measured;
-use crate::harness::keys::{ABSENT, scramble, seed};
+use crate::harness::keys::{ABSENT, scramble};
 use crate::harness::sampling::{Draws, Samples};
 use engine::{Engine, Ours, Plan};
 #[cfg(feature = "segcache")]
@@ -236,21 +235,9 @@ fn timed<'a>(
     samples: Option<Samples>,
     batches: for<'c> fn(&'c Filled, Draws<'c>) -> Batch<'c>,
 ) -> Result<Vec<Job<'a>>> {
-    let (caches, samples) = (filled(context, setting, 1.5), Rc::new(samples));
-    let names = titles(&context.candidates(setting));
-    let job = |setting: Setting| {
-        let (caches, samples) = (Shared::clone(&caches), Rc::clone(&samples));
-        let range = if setting.workload == "miss" { ABSENT..ABSENT + setting.entries } else { 0..setting.entries };
-        Job::new(setting.clone(), names.clone(), context.options.rounds, move |candidate, round| {
-            let (cache, samples) = (&made(&caches)?[candidate], (*samples).as_ref());
-            let draws = |thread| Draws::new(range.clone(), samples, 0, seed(round, thread));
-            context.in_window(setting.threads, |thread| batches(cache, draws(thread)))
-        })
-    };
-    Ok(context.per_threads(setting).into_iter().map(job).collect())
+    let keys = if setting.workload == "miss" { ABSENT..ABSENT + setting.entries } else { 0..setting.entries };
+    Ok(context.drawn(setting, &filled(context, setting, 1.5), keys, samples, batches))
 }
-
-type Batch<'c> = Box<dyn FnMut() -> (u64, u64) + 'c>;
 
 fn get<'a>(context: Context<'a, Engines>, setting: &Setting, samples: Option<Samples>) -> Result<Vec<Job<'a>>> {
     timed(context, setting, samples, |cache, mut draws| {

@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use serde::Serialize;
 
-use super::job::{Context, Job, Setting, Shared, made, shared, titles};
+use super::job::{Batch, Context, Job, Setting, Shared, made, shared, titles};
 use super::memory::{ChildArgs, Memory, memory};
 use super::{Entry, Subject, Work, work};
 use crate::harness::comparison::Measured;
@@ -276,8 +276,6 @@ fn all_kept<'a>(
     }
     jobs
 }
-
-type Batch<'m> = Box<dyn FnMut() -> (u64, u64) + 'm>;
 
 /// Plans ParlayHash's matrix. Indices are drawn from `0..2 * entries`, so half of the lookups hit.
 /// At first the even ones are present, later a random half. Half of the updates insert, half

@@ -1,7 +1,7 @@
 //! Tests of the admin interface (`--admin`).
 
 use crate::certificates::Authority;
-use crate::harness::{Client, Running, connect_to};
+use crate::harness::{Client, Running, connect_to, stats};
 use crate::openmetrics;
 use relativist_store::{Hooks, TableStats};
 use relativist_testing::patience;
@@ -186,24 +186,14 @@ fn silent_connections_keep_nobody_from_an_answer() {
     }
 }
 
-/// Returns the metrics without labels.
+/// Returns the metrics, by names with labels.
 pub(crate) fn metrics(server: &Running) -> HashMap<String, f64> {
     let text = get(server, "/metrics");
-    let plain = text.lines().filter(|line| !line.starts_with('#') && !line.contains('{'));
-    plain
-        .map(|line| {
-            let (name, value) = line.strip_prefix("relativistd_").and_then(|line| line.split_once(' ')).expect(line);
-            (name.to_owned(), value.parse().expect(line))
-        })
-        .collect()
-}
-
-/// Returns the names and values of `stats`.
-fn stats(client: &mut Client<impl Read + Write>) -> Vec<(String, String)> {
-    client.send("stats\r\n");
-    let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
-    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let sample = |line: &str| {
+        let (name, value) = line.strip_prefix("relativistd_").and_then(|line| line.rsplit_once(' ')).expect(line);
+        (name.to_owned(), value.parse().expect(line))
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(sample).collect()
 }
 
 /// Usually a metric has the name of its statistic, without a leading `total_` and with `_total`
@@ -278,7 +268,7 @@ fn every_statistic_has_a_metric_or_is_an_exception() {
     let tls = ClientConnection::new(authority.client(), name).unwrap();
     let mut client = Client(StreamOwned::new(tls, connect_to(server.address)));
     client.ask("set a 0 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
-    let (stats, text) = (stats(&mut client), get(&server, "/metrics"));
+    let (stats, text) = (stats(&mut client, ""), get(&server, "/metrics"));
     assert!(stats.len() > 90, "{stats:?}");
     for (name, value) in stats {
         if WITHOUT_METRIC.contains(&name.as_str()) {
@@ -333,7 +323,7 @@ fn a_reset_of_the_statistics_lowers_no_metric() {
     let before = metrics(&server);
     assert!(before["evictions_total"] > 100.0 && before["evicted_unfetched_total"] > 100.0);
     client.ask("stats reset\r\n", "RESET\r\n");
-    let reported: HashMap<String, String> = stats(&mut client).into_iter().collect();
+    let reported: HashMap<String, String> = stats(&mut client, "").into_iter().collect();
     assert!(reported["evictions"].parse::<f64>().unwrap() < before["evictions_total"]);
     let after = metrics(&server);
     for (name, value) in before.iter().filter(|(name, _)| name.ends_with("_total")) {

@@ -1,7 +1,7 @@
 //! Tests of connections: split requests, batches, slow readers, closes, limits.
 
 use crate::harness::{Client, Io, connect_to, on_each_backend, stat};
-use relativist_testing::{poll, wait_until};
+use relativist_testing::wait_until;
 use relativistd::{Options, Server};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, ErrorKind, Read as _, Write as _};
@@ -137,9 +137,7 @@ fn gets_see_the_stores_before_them_and_no_later_ones(io: Io) {
         scope.spawn(move || writer.send(request));
         client.expect(reply);
     });
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    assert!(stats.contains(&format!("STAT cmd_get {gets}\r\n")), "{stats}");
+    assert_eq!(stat(&mut client, "cmd_get"), gets as u64);
 }
 
 /// The client requests 64 MiB with one command, and 64 MiB with many commands, and reads nothing
@@ -182,10 +180,8 @@ fn requests_behind_unread_replies_are_not_buffered(io: Io) {
     thread::scope(|scope| {
         scope.spawn(move || writer.send(format!("{}{ahead}version\r\n", "get big\r\n".repeat(64))));
         for _ in 0..100 {
-            other.send("stats\r\n");
-            let stats = String::from_utf8(other.read_until(b"END\r\n")).unwrap();
-            let held = stats.lines().find_map(|line| line.strip_prefix("STAT read_buf_bytes ")).unwrap();
-            assert!(held.parse::<u64>().unwrap() <= 2 << 20, "{held}");
+            let held = stat(&mut other, "read_buf_bytes");
+            assert!(held <= 2 << 20, "{held}");
         }
         for _ in 0..64 {
             client.expect(format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()));
@@ -203,11 +199,8 @@ fn a_fetch_that_pauses_counts_every_key_once(io: Io) {
         client.expect(format!("VALUE k 0 100000\r\n{}\r\n", "x".repeat(100_000)));
     }
     client.expect("END\r\nVERSION 1.6.45\r\n");
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    for line in ["STAT cmd_touch 80\r\n", "STAT touch_hits 40\r\n", "STAT touch_misses 40\r\n"] {
-        assert!(stats.contains(line), "{line} is missing in {stats}");
-    }
+    let counts = ["cmd_touch", "touch_hits", "touch_misses"].map(|name| stat(&mut client, name));
+    assert_eq!(counts, [80, 40, 40]);
 }
 
 /// Misses produce no output, but take time.
@@ -216,9 +209,7 @@ fn a_fetch_of_many_misses_pauses(io: Io) {
     let mut client = server.connect();
     client.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
     client.ask(format!("get{} k\r\n", " none".repeat(5_000)), "VALUE k 0 1\r\nx\r\nEND\r\n");
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    assert!(stats.contains("STAT cmd_get 5001\r\n"), "{stats}");
+    assert_eq!(stat(&mut client, "cmd_get"), 5001);
 }
 
 fn a_half_closed_client_gets_its_replies(io: Io) {
@@ -264,9 +255,7 @@ fn connections_beyond_the_limit_are_refused_until_one_leaves(io: Io) {
     server.connect().ask("version\r\n", "VERSION 1.6.45\r\n");
     clients[1].ask("quit\r\n", "");
     clients[1].expect_close();
-    clients[2].send("stats\r\n");
-    let stats = String::from_utf8(clients[2].read_until(b"END\r\n")).unwrap();
-    assert!(stats.contains("STAT rejected_connections 1\r\n"), "{stats}");
+    assert_eq!(stat(&mut clients[2], "rejected_connections"), 1);
 }
 
 fn connections_beyond_the_limit_wait_if_configured(io: Io) {
@@ -279,13 +268,9 @@ fn connections_beyond_the_limit_wait_if_configured(io: Io) {
     waiting.send("version\r\n");
     // A client that waits cannot be distinguished from a slow one, but the statistics show that it
     // was not accepted.
-    let stats = poll("a client that waits", || {
-        clients[0].send("stats\r\n");
-        let stats = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
-        stats.contains("STAT accepting_conns 0\r\n").then_some(stats)
-    });
-    assert!(stats.contains("STAT total_connections 2\r\n"), "{stats}");
-    assert!(stats.contains("STAT listen_disabled_num 1\r\n"), "{stats}");
+    wait_until("a client that waits", || stat(&mut clients[0], "accepting_conns") == 0);
+    assert_eq!(stat(&mut clients[0], "total_connections"), 2);
+    assert_eq!(stat(&mut clients[0], "listen_disabled_num"), 1);
     clients.pop().unwrap().send("quit\r\n");
     waiting.expect("VERSION 1.6.45\r\n");
 }
@@ -322,8 +307,7 @@ fn a_slow_watcher_loses_lines(io: Io) {
     let mut watcher = server.connect();
     watcher.ask("watch fetchers\r\n", "OK\r\n");
     let mut client = server.connect();
-    client.send("stats conns\r\n");
-    let list = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let list = client.list("stats conns");
     assert!(list.contains(":state conn_watch\r\n"), "{list}");
     let mut published = 0;
     while stat(&mut client, "log_watcher_skipped") == 0 {
@@ -402,8 +386,7 @@ fn idle_connections_are_cheap_and_all_are_served(io: Io) {
     for (index, client) in clients.iter_mut().enumerate().rev() {
         client.ask(format!("delete k{index}\r\n"), "DELETED\r\n");
     }
-    clients[0].send("stats conns\r\n");
-    let list = String::from_utf8(clients[0].read_until(b"END\r\n")).unwrap();
+    let list = clients[0].list("stats conns");
     assert_eq!(list.matches(":listen_addr ").count(), 200);
     assert_eq!(list.matches(" conn_listening\r\n").count(), 1);
 }

@@ -172,6 +172,13 @@ impl<S: Read + Write> Client<S> {
         self.expect(reply);
     }
 
+    /// Sends a request for a list, and returns the list with its end.
+    #[track_caller]
+    pub fn list(&mut self, request: &str) -> String {
+        self.send(format!("{request}\r\n"));
+        String::from_utf8(self.read_until(b"END\r\n")).unwrap()
+    }
+
     /// Returns all bytes up to and including `end`.
     #[track_caller]
     pub fn read_until(&mut self, end: &[u8]) -> Vec<u8> {
@@ -193,10 +200,15 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
+/// Returns the names and values of a group of statistics, in order.
+pub fn stats(client: &mut Client<impl Read + Write>, group: &str) -> Vec<(String, String)> {
+    let text = client.list(&format!("stats {group}"));
+    let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
 /// Returns the number of one statistic.
 pub fn stat(client: &mut Client<impl Read + Write>, name: &str) -> u64 {
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    let value = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name)?.strip_prefix(' '));
-    value.expect(name).parse().unwrap()
+    let (_, value) = stats(client, "").into_iter().find(|(stat, _)| stat == name).expect(name);
+    value.parse().unwrap()
 }

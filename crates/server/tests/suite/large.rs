@@ -1,5 +1,6 @@
 //! Large values, which are received into the cache's memory and sent from it.
 
+use crate::admin::metrics;
 use crate::harness::{Client, Io, Running, on_each_backend, stat};
 use relativist_testing::wait_until;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,10 +38,7 @@ fn hit(key: &str, value: &[u8]) -> Vec<u8> {
 
 /// Returns a metric of a server with `--admin`.
 pub fn metric(server: &Running, name: &str) -> u64 {
-    let (status, text) = crate::admin::ask(server, "GET /metrics HTTP/1.1\r\n\r\n");
-    assert_eq!(status, 200);
-    let line = text.lines().find_map(|line| line.strip_prefix("relativistd_")?.strip_prefix(name)?.strip_prefix(' '));
-    line.expect(name).parse().expect("a number")
+    metrics(server)[name] as u64
 }
 
 /// Waits until a metric is fine, because other threads may still be changing it.

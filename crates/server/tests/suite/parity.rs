@@ -102,8 +102,7 @@ fn stats_conns_reports_values_in_transfer(io: Io) {
         let address = format!(":addr tcp:{}\r", client.0.local_addr().unwrap());
         // The server may not have accepted the connection yet, or not have read the request.
         wait_until(wanted, || {
-            observer.send("stats conns\r\n");
-            let text = String::from_utf8(observer.read_until(b"END\r\n")).unwrap();
+            let text = observer.list("stats conns");
             let mut lines = text.split('\n').skip_while(|line| !line.ends_with(&address));
             lines.find_map(|line| line.split_once(":state ")).is_some_and(|(_, state)| state.trim_end() == wanted)
         });
@@ -189,8 +188,7 @@ fn ages_are_reported_beyond_a_day() {
     let debug = String::from_utf8(client.read_until(b"\r\n")).unwrap();
     assert!(debug.contains(" la=72000 "), "{debug}");
     let mut age = || {
-        client.send("stats items\r\n");
-        let items = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+        let items = client.list("stats items");
         let line = items.lines().find_map(|line| line.strip_prefix("STAT items:1:age ")).expect("an age");
         let age: u32 = line.parse().unwrap();
         client.ask("mg k\r\n", "HD\r\n");

@@ -1,8 +1,7 @@
 //! Signals for sizing: `stats sizing`, the metrics and the page.
 
-use crate::admin::get;
-use crate::harness::{Client, Running};
-use crate::statistics::stats;
+use crate::admin::{get, metrics};
+use crate::harness::{Client, Running, stats};
 use crate::tenants;
 use relativist_testing::poll;
 use serde_json::Value;
@@ -16,17 +15,11 @@ fn sizing(client: &mut Client, lookups: &str) -> HashMap<String, String> {
     })
 }
 
-fn samples(server: &Running) -> HashMap<String, f64> {
-    let text = get(server, "/metrics");
-    let sample = |line: &str| Some((line.rsplit_once(' ')?.0.to_owned(), line.rsplit_once(' ')?.1.parse().ok()?));
-    text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect()
-}
-
 /// Returns `/stats.json` and the metrics of the same moment: the maintenance thread may evict.
 fn page_and_metrics(server: &Running) -> (Value, HashMap<String, f64>) {
     poll("a moment without evictions", || {
         let page = || -> Value { serde_json::from_str(&get(server, "/stats.json")).unwrap() };
-        let (before, metrics, after) = (page(), samples(server), page());
+        let (before, metrics, after) = (page(), metrics(server), page());
         (before["evictions"] == after["evictions"]).then_some((after, metrics))
     })
 }
@@ -63,7 +56,7 @@ fn statistics_metrics_and_page_agree() {
     let stats = sizing(&mut client, "4000");
     assert_eq!((stats["sizing"].as_str(), stats["hit_ratio"].as_str()), ("on", "0.5000"));
     let (page, metrics) = page_and_metrics(&server);
-    let metric = |name: String| metrics.get(&format!("relativistd_{name}")).copied();
+    let metric = |name: String| metrics.get(&name).copied();
     let (mut ready, shown) = (0, &page["sizing"]);
     for (index, percent) in [25_u32, 50, 100, 200, 400].into_iter().enumerate() {
         let stat = |name: &str| stats[&format!("memory:{percent}:{name}")].as_str();
@@ -119,7 +112,7 @@ fn estimates_of_a_tenant_are_its_own() {
         let ratio = row[3].as_f64();
         let stat = &stats[&format!("memory:{percent}:hit_ratio")];
         assert_eq!(*stat, ratio.map_or("unknown".into(), |ratio| format!("{ratio:.4}")));
-        let name = |tenant| format!("relativistd_tenant_sizing_hit_ratio{{tenant=\"{tenant}\",memory=\"{}\"}}", row[0]);
+        let name = |tenant| format!("tenant_sizing_hit_ratio{{tenant=\"{tenant}\",memory=\"{}\"}}", row[0]);
         let label = |tenant| name(tenant).replace(".0\"", "\"");
         assert_eq!((metrics.get(&label("team")), metrics.get(&label(""))), (ratio.as_ref(), None), "{metrics:?}");
     }

@@ -1,21 +1,11 @@
 //! Statistics and watchers, as far as the transcripts do not show them.
 
-use crate::harness::{Client, Running};
+use crate::harness::{Client, Running, stats};
 use relativist_testing::{patience, poll, wait_until};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::net::UdpSocket;
-
-/// Returns the names and values of a group of statistics, in order.
-pub fn stats(client: &mut Client, group: &str) -> Vec<(String, String)> {
-    client.send(format!("stats {group}\r\n"));
-    let text = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
-    text.lines()
-        .filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
-}
 
 fn number(client: &mut Client, group: &str, name: &str) -> u64 {
     let stats: HashMap<String, String> = stats(client, group).into_iter().collect();

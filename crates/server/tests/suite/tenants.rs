@@ -183,13 +183,11 @@ fn watchers_and_hot_keys_show_only_the_own_tenant() {
         own.ask("get seen_k\r\nget seen_k\r\n", "END\r\nEND\r\n");
         let line = String::from_utf8(watcher.read_until(b"\n")).unwrap();
         assert!(line.contains("key=seen_k"), "{line}");
-        own.send("stats hotkeys\r\n");
-        let keys = String::from_utf8(own.read_until(b"END\r\n")).unwrap();
+        let keys = own.list("stats hotkeys");
         let names: Vec<&str> = keys.lines().filter_map(|line| Some(line.split_once(":key ")?.1)).collect();
         let is_own = |name: &str| name.strip_suffix("_k").is_some_and(|name| [attacker, "seen"].contains(&name));
         assert!(names.contains(&"seen_k") && names.iter().all(|name| is_own(name)), "{keys}");
-        own.send("stats detail dump\r\n");
-        let counts = String::from_utf8(own.read_until(b"END\r\n")).unwrap();
+        let counts = own.list("stats detail dump");
         let mut prefixes = counts.lines().filter_map(|line| line.strip_prefix("PREFIX ")?.split(' ').next());
         assert!(counts.contains("seen") && prefixes.all(|name| [attacker, "seen"].contains(&name)), "{counts}");
     }
@@ -242,8 +240,7 @@ fn no_user_changes_the_server_of_others() {
     }
     // It would let items of others expire.
     log_in(&server, "red").ask("debugtime 100\r\n", "CLIENT_ERROR not allowed on a server with tenants\r\n");
-    clients[2].send("stats conns\r\n");
-    let conns = String::from_utf8(clients[2].read_until(b"END\r\n")).unwrap();
+    let conns = clients[2].list("stats conns");
     assert_eq!(conns.matches(":addr tcp:127.0.0.1").count(), 2, "the listener and its own: {conns}");
 }
 

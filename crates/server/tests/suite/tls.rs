@@ -296,8 +296,7 @@ fn clients_need_a_certificate_where_it_is_required() {
     client.ask("mn\r\n", "MN\r\n");
     assert_eq!(client.0.conn.handshake_kind(), Some(HandshakeKind::Full));
     assert_eq!(stat(&mut client, "ssl_handshake_errors"), 4);
-    client.send("stats settings\r\n");
-    let settings = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let settings = client.list("stats settings");
     for line in
         ["ssl_enabled yes", "ssl_verify_mode 1", "ssl_keyformat 1", "ssl_wbuf_size 16384", "ssl_min_version tlsv1.2"]
     {
@@ -413,9 +412,7 @@ fn versions_and_cipher_suites_can_be_limited() {
 fn there_are_three_more_statistics_with_tls() {
     let authority = Authority::new();
     let server = Running::start(&format!("-t 1 {},no_lru_crawler,no_lru_maintainer", authority.flags()));
-    let mut client = connect(server.address, &authority.client());
-    client.send("stats\r\n");
-    let stats = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let stats = connect(server.address, &authority.client()).list("stats");
     assert_eq!(stats.matches("STAT ").count(), 87, "{stats}");
 }
 

@@ -113,8 +113,7 @@ fn the_rest_of_a_datagram_is_ignored_after_much_work() {
     let server = Running::start("-t 1 -U -1");
     let mut client = server.connect();
     client.ask(format!("set k 0 0 500000\r\n{}\r\n", "x".repeat(500_000)), "STORED\r\n");
-    client.send("stats conns\r\n");
-    let conns = String::from_utf8(client.read_until(b"END\r\n")).unwrap();
+    let conns = client.list("stats conns");
     let (_, address) = conns.split_once("udp:").expect("the socket");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(patience())).unwrap();

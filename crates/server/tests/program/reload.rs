@@ -284,9 +284,10 @@ fn users_and_their_file_can_change() {
 fn certificates_and_their_files_can_change() {
     let (old, new) = (Authority::new(), Authority::new());
     let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
     let copy = |from: &Authority, name: &str| {
-        fs::copy(from.path("server.crt"), folder.path().join(format!("{name}.crt"))).unwrap();
-        fs::copy(from.path("server.key"), folder.path().join(format!("{name}.key"))).unwrap();
+        fs::copy(from.path("server.crt"), path.join(format!("{name}.crt"))).unwrap();
+        fs::copy(from.path("server.key"), path.join(format!("{name}.key"))).unwrap();
     };
     copy(&old, "old");
     copy(&new, "new");
@@ -310,6 +311,15 @@ fn certificates_and_their_files_can_change() {
     server.reload(&text("missing"));
     assert!(server.log().contains("nothing was reloaded: cannot read missing.crt: No such file"), "{}", server.log());
     assert!(serves(&new));
+    // The same files, with other contents.
+    server.reload(&text("new"));
+    copy(&old, "new");
+    server.hang_up();
+    assert!(serves(&old) && !serves(&new), "{}", server.log());
+    fs::write(server.path("new.crt"), "nothing").unwrap();
+    server.hang_up();
+    assert!(server.log().contains("nothing was reloaded: there is no certificate in "), "{}", server.log());
+    assert!(serves(&old));
 }
 
 #[test]

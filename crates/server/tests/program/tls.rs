@@ -1,14 +1,9 @@
-//! Tests of certificates that cannot be used, and of certificates that are reloaded.
+//! Tests of certificates that cannot be used.
 
-use super::{Daemon, ports, program, run, wait_until};
+use super::run;
 use crate::certificates::Authority;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use rcgen::date_time_ymd;
-use rustls::{ClientConnection, Stream};
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::fs;
 
 #[test]
 fn unusable_certificates_are_reported_before_the_start() {
@@ -53,36 +48,4 @@ fn certificates_outside_their_validity_are_used_with_a_warning() {
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(stderr.contains("WARN") && stderr.contains(message), "{stderr}");
     }
-}
-
-#[test]
-fn sighup_reloads_certificates_and_keeps_the_old_if_the_new_are_bad() {
-    let (old, new) = (Authority::new(), Authority::new());
-    let (file, log) = (old.path("ports"), old.path("log"));
-    let mut command = program();
-    // The sandbox must allow what reloading needs.
-    let flags = format!("-p -1 {},drop_privileges", old.flags());
-    command.args(flags.split_whitespace());
-    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &file).stderr(File::create(&log).unwrap()));
-    let port = ports(&file)[0];
-    let hang_up = || kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGHUP).unwrap();
-    let is_served = |authority: &Authority| {
-        let mut session = ClientConnection::new(authority.client(), "localhost".try_into().unwrap()).unwrap();
-        let mut socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let mut stream = Stream::new(&mut session, &mut socket);
-        stream.write_all(b"mn\r\n").and_then(|()| stream.read_exact(&mut [0; 4])).is_ok()
-    };
-    assert!(is_served(&old) && !is_served(&new));
-    for file in ["server.crt", "server.key"] {
-        fs::copy(new.path(file), old.path(file)).unwrap();
-    }
-    hang_up();
-    wait_until("the new certificate", || is_served(&new));
-    assert!(!is_served(&old));
-
-    fs::write(old.path("server.crt"), "nothing").unwrap();
-    hang_up();
-    let words = "nothing was reloaded: there is no certificate in ";
-    wait_until("the message", || fs::read_to_string(&log).unwrap().contains(words));
-    assert!(is_served(&new));
 }

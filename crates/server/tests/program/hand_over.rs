@@ -2,7 +2,8 @@
 
 use super::systemd::activated;
 use super::{
-    Daemon, PROGRAM, converse, patience, poll, ports, program, program_at, program_for_all_users, run, wait_until,
+    Daemon, PROGRAM, converse, expect, patience, poll, ports, program, program_at, program_for_all_users, run,
+    wait_until,
 };
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
@@ -348,12 +349,6 @@ fn a_server_with_tls_hands_over() {
         let socket = TcpStream::connect(("127.0.0.1", port)).unwrap();
         socket.set_read_timeout(Some(patience())).unwrap();
         StreamOwned::new(session, socket)
-    };
-    let expect = |stream: &mut StreamOwned<ClientConnection, TcpStream>, request: &str, reply: &str| {
-        stream.write_all(request.as_bytes()).unwrap();
-        let mut received = vec![0; reply.len()];
-        stream.read_exact(&mut received).unwrap();
-        assert_eq!(String::from_utf8(received).unwrap(), reply);
     };
     let mut open = connect();
     expect(&mut open, "set a 0 0 1\r\n1\r\n", "STORED\r\n");

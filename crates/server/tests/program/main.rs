@@ -36,6 +36,14 @@ fn program_at(path: &Path) -> Command {
     command
 }
 
+/// Returns the program, which a shell becomes after these commands.
+fn program_after(commands: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{commands} && exec \"$0\" \"$@\""), PROGRAM]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Copies the program to a folder where all users can run it: the build may be below a folder that
 /// only root may enter.
 fn program_for_all_users(folder: &Path) -> PathBuf {
@@ -76,6 +84,16 @@ impl Drop for Daemon {
     }
 }
 
+/// Starts a server on a port of the kernel's choice. Returns it with the port, when it serves.
+fn serve(command: &mut Command) -> (Daemon, u16) {
+    let folder = tempfile::tempdir().unwrap();
+    // The user of -u writes the file.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let file = folder.path().join("ports");
+    let daemon = Daemon::start(command.args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &file));
+    (daemon, ports(&file)[0])
+}
+
 /// Waits for the file that the server writes, and returns its ports.
 fn ports(file: &Path) -> Vec<u16> {
     let text = poll("the port file", || fs::read_to_string(file).ok());
@@ -97,6 +115,15 @@ fn converse(port: u16, requests: &str) -> String {
     replies
 }
 
+/// Sends a request on an open connection, and expects exactly this reply.
+#[track_caller]
+fn expect(stream: &mut (impl Read + Write), request: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) {
+    stream.write_all(request.as_ref()).unwrap();
+    let mut got = vec![0; reply.as_ref().len()];
+    stream.read_exact(&mut got).unwrap();
+    assert!(got == reply.as_ref(), "{}", got.escape_ascii());
+}
+
 fn ask_version(stream: &mut (impl Read + Write)) {
     stream.write_all(b"version\r\nquit\r\n").unwrap();
     let mut reply = String::new();
@@ -107,12 +134,7 @@ fn ask_version(stream: &mut (impl Read + Write)) {
 /// Clients that want one key are reported, once.
 #[test]
 fn a_storm_on_a_key_is_logged_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ports");
-    let mut command = program();
-    command.args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file);
-    let mut daemon = Daemon::start(&mut command);
-    let port = ports(&file)[0];
+    let (mut daemon, port) = serve(program().args(["-t", "1"]));
     let mut stderr = std::io::BufReader::new(daemon.0.stderr.take().unwrap());
     // Goes on until the server has ended, so that it has a reason to report the storm again.
     let storm = std::thread::spawn(move || {
@@ -139,12 +161,7 @@ fn a_storm_on_a_key_is_logged_once() {
 /// Clients do not wait for those who read the log, and neither does the end.
 #[test]
 fn a_log_that_nobody_reads_is_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ports");
-    let mut command = program();
-    command.args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file);
-    let mut daemon = Daemon::start(&mut command);
-    let port = ports(&file)[0];
+    let (mut daemon, port) = serve(program().args(["-t", "1"]));
     let lost = || -> u64 {
         let stats = converse(port, "stats\r\n");
         stats.lines().find_map(|line| line.strip_prefix("STAT log_worker_dropped ")).unwrap().parse().unwrap()
@@ -238,10 +255,7 @@ fn a_taken_port_is_an_error() {
 #[test]
 fn signals_end_the_program_cleanly() {
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("ports");
-        let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &file));
-        let port = ports(&file)[0];
+        let (daemon, port) = serve(&mut program());
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         ask_version(&mut stream);
         let open = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -255,10 +269,7 @@ fn signals_end_the_program_cleanly() {
 
 #[test]
 fn clients_wait_while_there_are_no_descriptors() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ports");
-    let daemon = Daemon::start(program().args(["-p", "-1", "-t", "1"]).env("MEMCACHED_PORT_FILENAME", &file));
-    let port = ports(&file)[0];
+    let (daemon, port) = serve(program().args(["-t", "1"]));
     let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     ask_version(&mut connect());
     // Lower the limit after the start, because the program raises it when it starts.
@@ -322,12 +333,7 @@ fn the_log_has_requests_and_replies_without_values() {
         port.expect(&words).parse::<u16>().unwrap()
     };
     let mut client = TcpStream::connect(("127.0.0.1", port("TCP"))).unwrap();
-    let mut ask = |request: &[u8], reply: &[u8]| {
-        client.write_all(request).unwrap();
-        let mut got = vec![0; reply.len()];
-        client.read_exact(&mut got).unwrap();
-        assert_eq!(got, reply);
-    };
+    let mut ask = |request: &[u8], reply: &[u8]| expect(&mut client, request, reply);
     // One value is received in several pieces, and one is too large to be stored.
     let [large, too_large] = [30_000, 1 << 20].map(|length| "secret".repeat(length / 6));
     ask(b"set a 0 0 6\r\nsecret\r\nget b\r\nget a\r\n", b"STORED\r\nEND\r\nVALUE a 0 6\r\nsecret\r\nEND\r\n");
@@ -364,29 +370,21 @@ fn the_log_has_requests_and_replies_without_values() {
 #[test]
 fn the_log_has_no_passwords() {
     let folder = tempfile::tempdir().unwrap();
-    let [file, users] = ["ports", "users"].map(|name| folder.path().join(name));
+    let users = folder.path().join("users");
     fs::write(&users, "zq7:secret\n").unwrap();
-    let mut command = program();
-    command.args(["-p", "-1", "-t", "1", "-vv", "-Y"]).arg(&users).env("MEMCACHED_PORT_FILENAME", &file);
-    let daemon = Daemon::start(&mut command);
-    let connect = || TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap();
-    let ask = |client: &mut TcpStream, request: &[u8], reply: &[u8]| {
-        client.write_all(request).unwrap();
-        let mut got = vec![0; reply.len()];
-        client.read_exact(&mut got).unwrap();
-        assert!(got == reply, "{}", got.escape_ascii());
-    };
+    let (daemon, port) = serve(program().args(["-t", "1", "-vv", "-Y"]).arg(&users));
+    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
     // The password follows after the server has read the line: by then its only thread has served
     // another client.
     let (mut client, mut other) = (connect(), connect());
     client.write_all(b"set auth 0 0 10\r\n").unwrap();
-    ask(&mut other, b"get a\r\n", b"CLIENT_ERROR unauthenticated\r\n");
-    ask(&mut client, b"zq7 secret\r\n", b"STORED\r\n");
-    ask(&mut client, b"get a\r\n", b"END\r\n");
-    ask(&mut other, b"set auth 0 0 12\r\nzq7 secretly\r\n", b"CLIENT_ERROR authentication failure\r\n");
+    expect(&mut other, "get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
+    expect(&mut client, "zq7 secret\r\n", "STORED\r\n");
+    expect(&mut client, "get a\r\n", "END\r\n");
+    expect(&mut other, "set auth 0 0 12\r\nzq7 secretly\r\n", "CLIENT_ERROR authentication failure\r\n");
     // This login is longer than announced.
     let mut client = connect();
-    ask(&mut client, b"set auth 0 0 4\r\nzq7 secret\r\n", b"CLIENT_ERROR");
+    expect(&mut client, "set auth 0 0 4\r\nzq7 secret\r\n", "CLIENT_ERROR");
     drop(client);
     let (_, stderr) = daemon.end(Signal::SIGTERM);
     assert!(stderr.contains(" STORED") && stderr.contains(" get a"), "{stderr}");
@@ -399,27 +397,19 @@ fn the_log_has_no_passwords() {
 
 #[test]
 fn io_uring_is_used_or_refused_as_configured() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ports");
-    let start = |io| {
-        let mut command = program();
-        command.args(["-p", "-1", "-vvv", "--io", io]).env("MEMCACHED_PORT_FILENAME", &file);
-        Daemon::start(&mut command)
+    let log = |io| {
+        let (daemon, port) = serve(program().args(["-vvv", "--io", io]));
+        ask_version(&mut TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let (status, stderr) = daemon.end(Signal::SIGTERM);
+        assert_eq!(status, Some(0), "{io}");
+        stderr
     };
-    let mut words = Vec::new();
-    for io in ["auto", "epoll"] {
-        let daemon = start(io);
-        ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
-        words.push(daemon.end(Signal::SIGTERM).1);
-        fs::remove_file(&file).unwrap();
-    }
+    let words = ["auto", "epoll"].map(log);
     assert!(words[1].contains("Epoll"), "{}", words[1]);
     let has_uring = words[0].contains("Uring");
     assert_eq!(words[0].contains("using epoll"), !has_uring, "{}", words[0]);
     if has_uring {
-        let daemon = start("uring");
-        ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
-        assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
+        log("uring");
     } else {
         let output = run("-p -1 --io uring");
         assert_eq!(output.status.code(), Some(71));
@@ -457,10 +447,7 @@ fn a_daemon_changes_its_folder_and_still_finds_its_files() {
         #[cfg(target_os = "linux")]
         assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap() == Path::new("/"), leaves);
         let mut stream = TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap();
-        stream.write_all(b"set user 0 0 10\r\nann secret\r\n").unwrap();
-        let mut reply = [0; 8];
-        stream.read_exact(&mut reply).unwrap();
-        assert_eq!(&reply, b"STORED\r\n");
+        expect(&mut stream, "set user 0 0 10\r\nann secret\r\n", "STORED\r\n");
         kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGTERM).unwrap();
         wait_until("the end of the daemon", || !pid_file.exists());
         assert!(items.exists(), "the snapshot is in the starter's folder");
@@ -478,10 +465,8 @@ fn a_daemon_that_cannot_serve_fails_its_starter() {
 
 #[test]
 fn verbosity_logs_connections() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ports");
-    let daemon = Daemon::start(program().args(["-p", "-1", "-vv"]).env("MEMCACHED_PORT_FILENAME", &file));
-    ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&file)[0])).unwrap());
+    let (daemon, port) = serve(program().arg("-vv"));
+    ask_version(&mut TcpStream::connect(("127.0.0.1", port)).unwrap());
     let (_, stderr) = daemon.end(Signal::SIGTERM);
     assert!(
         stderr.contains(" connection from tcp:127.0.0.1:") && stderr.contains(" connection closed (normal)"),

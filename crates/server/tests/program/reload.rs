@@ -1,6 +1,6 @@
 //! Tests of SIGHUP: options that change while the server runs, and options that cannot.
 
-use super::{Daemon, converse, poll, ports, program, wait_until};
+use super::{Daemon, converse, expect, poll, ports, program, serve, wait_until};
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,10 +34,9 @@ impl Reloadable {
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         fs::write(folder.path().join("options.toml"), text).unwrap();
         let mut command = program();
-        command.current_dir(folder.path()).args(["-p", "-1", "-t", "2", "--config", "options.toml"]);
-        command.args(line.split_whitespace()).env("MEMCACHED_PORT_FILENAME", "ports");
-        let daemon = Daemon::start(command.stderr(File::create(folder.path().join("log")).unwrap()));
-        let port = ports(&folder.path().join("ports"))[0];
+        command.current_dir(folder.path()).args(["-t", "2", "--config", "options.toml"]);
+        command.args(line.split_whitespace()).stderr(File::create(folder.path().join("log")).unwrap());
+        let (daemon, port) = serve(&mut command);
         Reloadable { daemon, port, folder, reloads: 0 }
     }
 
@@ -262,8 +261,7 @@ fn users_and_their_file_can_change() {
     let mut server = Reloadable::start_in(folder, "verbose = 1\nauth-file = 'users'\n", "-o drop_privileges");
     assert!(server.can_log_in("old a") && !server.can_log_in("new a"));
     let mut early = server.connect();
-    early.write_all(b"set a 0 0 5\r\nold a\r\n").unwrap();
-    early.read_exact(&mut [0; 8]).unwrap();
+    expect(&mut early, "set a 0 0 5\r\nold a\r\n", "STORED\r\n");
     server.reload("verbose = 1\nauth-file = 'others'\n");
     assert!(server.can_log_in("new a") && !server.can_log_in("old a"));
     assert!(is_served(&early), "a client that is logged in stays");
@@ -416,15 +414,11 @@ fn reloads_under_load_lose_no_connection() {
             .map(|client| {
                 scope.spawn(move || {
                     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-                    let (request, reply) =
-                        (format!("set k{client} 0 0 1\r\nv\r\nmg k{client} v\r\n"), b"STORED\r\nVA 1\r\nv\r\n");
+                    let request = format!("set k{client} 0 0 1\r\nv\r\nmg k{client} v\r\n");
                     let mut turns = 0;
                     // Relaxed: nothing else depends on it.
                     while turns == 0 || !is_over.load(Ordering::Relaxed) {
-                        stream.write_all(request.as_bytes()).unwrap();
-                        let mut got = vec![0; reply.len()];
-                        stream.read_exact(&mut got).unwrap();
-                        assert_eq!(got, reply, "{}", got.escape_ascii());
+                        expect(&mut stream, &request, "STORED\r\nVA 1\r\nv\r\n");
                         turns += 1;
                     }
                     turns

@@ -1,6 +1,6 @@
 //! Tests of the sandbox: which actions it forbids to a serving program, and which it allows.
 
-use super::{Daemon, ask_version, logs, ports, program};
+use super::{Daemon, ask_version, logs, program, program_after, serve};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,21 +10,18 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStderr, Command, Stdio};
+use std::process::{ChildStderr, Command};
 
 /// Starts a server with these options in this folder. Returns it with its port and its stderr.
 fn start(folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
-    start_by(program().current_dir(folder), folder, options)
+    start_by(program().current_dir(folder), options)
 }
 
 /// Starts a server like [`start`], with this command.
-fn start_by(command: &mut Command, folder: &Path, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
-    let port_file = folder.join("ports");
-    let _ = fs::remove_file(&port_file);
-    command.args(["-p", "-1", "-v"]).args(options).env("MEMCACHED_PORT_FILENAME", &port_file);
-    let mut daemon = Daemon::start(command);
+fn start_by(command: &mut Command, options: &[&str]) -> (Daemon, u16, BufReader<ChildStderr>) {
+    let (mut daemon, port) = serve(command.arg("-v").args(options));
     let stderr = BufReader::new(daemon.0.stderr.take().unwrap());
-    (daemon, ports(&port_file)[0], stderr)
+    (daemon, port, stderr)
 }
 
 fn can_log_in(port: u16, user: &str, password: &str) -> bool {
@@ -83,11 +80,9 @@ fn allowing_core_files_allows_no_other_files() {
     for (working_directory, option) in [(Path::new("/"), "-F"), (Path::new("/"), "-r"), (elsewhere.path(), "-r")] {
         let _ = fs::remove_file(&users);
         fs::write(&users, "old:user").unwrap();
-        let mut command = Command::new("sh");
-        command.current_dir(working_directory).stderr(Stdio::piped());
-        command.args(["-c", r#"ulimit -S -c "$(ulimit -H -c)" && exec "$0" "$@""#]).arg(program().get_program());
-        let (daemon, port, mut stderr) =
-            start_by(&mut command, folder.path(), &["-Y", users.to_str().unwrap(), option]);
+        let mut command = program_after(r#"ulimit -S -c "$(ulimit -H -c)""#);
+        command.current_dir(working_directory);
+        let (daemon, port, mut stderr) = start_by(&mut command, &["-Y", users.to_str().unwrap(), option]);
         let mut log = String::new();
         while !log.contains("confined") && stderr.read_line(&mut log).unwrap() > 0 {}
         if log.contains("not confined") {

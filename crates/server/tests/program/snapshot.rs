@@ -1,10 +1,10 @@
 //! Tests of restarts with `--snapshot`.
 
-use super::{Daemon, converse, logs, patience, ports, program, run, wait_until};
+use super::{Daemon, converse, expect, logs, patience, program, program_after, run, serve, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::io::{BufReader, Read, Write};
+use std::io::BufReader;
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,14 +16,7 @@ const ITEMS: usize = 5_000;
 
 /// Starts a server with its snapshot at `file`, and returns it with its port.
 fn start(file: &Path, command: &mut Command) -> (Daemon, u16) {
-    let port_file = file.with_extension("port");
-    let _ = fs::remove_file(&port_file);
-    command
-        .args(["-p", "-1", "-t", "1", "-v", "-o", "drop_privileges", "-e"])
-        .arg(file)
-        .env("MEMCACHED_PORT_FILENAME", &port_file);
-    let daemon = Daemon::start(command);
-    let port = ports(&port_file)[0];
+    let (daemon, port) = serve(command.args(["-t", "1", "-v", "-o", "drop_privileges", "-e"]).arg(file));
     // Before it serves clients, a signal ends it by default.
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     (daemon, port)
@@ -200,10 +193,8 @@ fn a_full_disk_leaves_the_old_snapshot_and_is_logged() {
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
 
     // For a process that ignores the signal, a limit on the file size looks like a full disk.
-    let mut limited = Command::new("sh");
-    limited.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
-    limited.arg("--warm-after-crash").stderr(std::process::Stdio::piped());
-    let (daemon, port) = start(&file, &mut limited);
+    let mut limited = program_after("trap '' XFSZ && ulimit -f 64");
+    let (daemon, port) = start(&file, limited.arg("--warm-after-crash"));
     fill(port, &"new".repeat(100));
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();
     assert_eq!(value(port), "new".repeat(100), "the server continues to serve");
@@ -225,12 +216,7 @@ fn without_descriptors_the_old_snapshot_stays_and_an_error_is_logged() {
     let mut stderr = BufReader::new(daemon.0.stderr.take().unwrap());
     let save = || kill(Pid::from_raw(id as i32), Signal::SIGUSR2).unwrap();
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let mut ask = |request: &str, reply: &str| {
-        client.write_all(request.as_bytes()).unwrap();
-        let mut got = vec![0; reply.len()];
-        client.read_exact(&mut got).unwrap();
-        assert_eq!(got, reply.as_bytes());
-    };
+    let mut ask = |request: &str, reply: &str| expect(&mut client, request, reply);
     ask("set a 0 0 3\r\nold\r\n", "STORED\r\n");
     save();
     wait_until("the snapshot", || file.exists());
@@ -263,10 +249,7 @@ fn a_file_that_is_no_snapshot_is_refused_and_the_cache_starts_empty() {
 
 #[test]
 fn without_a_file_a_request_for_a_snapshot_logs_a_warning() {
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("port");
-    let mut daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
-    let port = ports(&port_file)[0];
+    let (mut daemon, port) = serve(&mut program());
     // The server handles signals at the latest when it answers a request.
     assert_eq!(converse(port, "mn\r\n"), "MN\r\n");
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGUSR2).unwrap();

@@ -2,7 +2,8 @@
 //! it serves.
 
 use super::{
-    Daemon, ask_version, converse, logs, patience, poll, ports, program, program_for_all_users, run, wait_until,
+    Daemon, PROGRAM, ask_version, converse, logs, patience, poll, ports, program, program_after, program_for_all_users,
+    run, serve, wait_until,
 };
 use crate::certificates::Authority;
 use nix::sys::signal::{Signal, kill};
@@ -14,7 +15,6 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Returns the user `nobody`, if this process can change to it.
@@ -101,10 +101,8 @@ fn the_server_starts_without_ports() {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_automatic_memory_limit_is_logged() {
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("ports");
-    let daemon = Daemon::start(program().args(["-p", "-1", "-m", "auto"]).env("MEMCACHED_PORT_FILENAME", &port_file));
-    let stats = converse(ports(&port_file)[0], "stats\r\n");
+    let (daemon, port) = serve(program().args(["-m", "auto"]));
+    let stats = converse(port, "stats\r\n");
     let (status, stderr) = daemon.end(Signal::SIGTERM);
     assert_eq!(status, Some(0), "{stderr}");
     let bytes = stats.lines().find_map(|line| line.strip_prefix("STAT limit_maxbytes ")).expect("a line");
@@ -137,9 +135,8 @@ fn without_an_authority_an_mtls_address_refuses_all_clients() {
 }
 
 /// Starts a server, and asserts that it has locked its memory or logged why not.
-fn locks_memory(command: &mut Command, port_file: &Path) {
-    let daemon = Daemon::start(command.args(["-p", "-1", "-m", "64", "-k"]).env("MEMCACHED_PORT_FILENAME", port_file));
-    let port = ports(port_file)[0];
+fn locks_memory(command: &mut Command) {
+    let (daemon, port) = serve(command.args(["-m", "64", "-k"]));
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.0.id())).unwrap();
     assert_eq!(converse(port, "set a 0 0 1\r\nx\r\n"), "STORED\r\n");
     let (code, stderr) = daemon.end(Signal::SIGTERM);
@@ -155,10 +152,8 @@ fn memory_is_locked_for_other_users_than_root() {
     if nobody().is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
     for io in ["auto", "epoll"] {
-        locks_memory(program().args(["-u", "nobody", "--io", io]), &folder.path().join(io));
+        locks_memory(program().args(["-u", "nobody", "--io", io]));
     }
 }
 
@@ -177,7 +172,7 @@ fn memory_is_not_locked_below_a_limit() {
     let mut command = Command::new("sh");
     let script = "ulimit -l 300000 && exec setpriv --reuid=65534 --clear-groups \"$0\" \"$@\"";
     command.args(["-c", script]).arg(program).stdout(Stdio::piped()).stderr(Stdio::piped());
-    locks_memory(&mut command, &folder.path().join("ports"));
+    locks_memory(&mut command);
 }
 
 /// With a limit on virtual memory, the server reserves addresses for `-m` only, and at most half of
@@ -185,20 +180,12 @@ fn memory_is_not_locked_below_a_limit() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_limit_on_virtual_memory_must_allow_for_the_cache() {
-    let limited = |memory: &str| {
-        let mut command = Command::new("sh");
-        let script = "ulimit -v 4000000 && exec \"$0\" \"$@\"";
-        command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", "-m", memory]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("ports");
-    let daemon = Daemon::start(limited("1024").env("MEMCACHED_PORT_FILENAME", &port_file));
-    assert_eq!(converse(ports(&port_file)[0], "set a 0 0 1\r\nx\r\n"), "STORED\r\n");
+    let limited = || program_after("ulimit -v 4000000");
+    let (daemon, port) = serve(limited().args(["-m", "1024"]));
+    assert_eq!(converse(port, "set a 0 0 1\r\nx\r\n"), "STORED\r\n");
     assert_eq!(daemon.end(Signal::SIGTERM).0, Some(0));
     for too_much in ["2048", "4096"] {
-        let refused = limited(too_much).output().unwrap();
+        let refused = limited().args(["-p", "-1", "-m", too_much]).output().unwrap();
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert_eq!(refused.status.code(), Some(71), "{stderr}");
         assert!(stderr.contains("use a smaller -m, or allow more virtual memory (ulimit -v)"), "{stderr}");
@@ -209,14 +196,7 @@ fn a_limit_on_virtual_memory_must_allow_for_the_cache() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_cache_without_more_addresses_evicts() {
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("ports");
-    let mut command = Command::new("sh");
-    let script = "ulimit -v 4000000 && exec \"$0\" \"$@\"";
-    command.args(["-c", script, env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", "-m", "8"]);
-    command.stdin(Stdio::null()).stderr(Stdio::piped()).env("MEMCACHED_PORT_FILENAME", &port_file);
-    let daemon = Daemon::start(&mut command);
-    let port = ports(&port_file)[0];
+    let (daemon, port) = serve(program_after("ulimit -v 4000000").args(["-m", "8"]));
     // The server has reserved 160 MiB, for the limit at its start.
     assert_eq!(converse(port, "cache_memlimit 1024\r\n"), "OK\r\n");
     for (size, count) in [(400_000, 500), (100, 5_000), (70_000, 3_000), (5_000, 50)] {
@@ -265,7 +245,7 @@ fn ports_are_bound_before_root_and_its_groups_are_given_up() {
     let is_free = |port: &u16| TcpListener::bind((&*host, *port)).is_ok() && UdpSocket::bind((&*host, *port)).is_ok();
     let port = (512..1024).find(is_free).expect("a free port");
     let mut command = Command::new("setpriv");
-    command.args(["--groups", "1,2", env!("CARGO_BIN_EXE_relativistd"), "-u", "nobody"]);
+    command.args(["--groups", "1,2", PROGRAM, "-u", "nobody"]);
     command.args(["-l", &host, "-p", &port.to_string(), "-U", &port.to_string()]).stderr(Stdio::null());
     let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", &port_file));
     wait_until("the port file", || port_file.exists());
@@ -296,12 +276,9 @@ fn the_server_warns_if_it_stays_root() {
 #[cfg(target_os = "linux")]
 fn core_files_are_requested_only_if_configured() {
     for (flag, expected) in [("-v", "0"), ("-r", "4096")] {
-        let folder = tempfile::tempdir().unwrap();
-        let port_file = folder.path().join("ports");
         let mut command = Command::new("prlimit");
-        command.args(["--core=0:4096", env!("CARGO_BIN_EXE_relativistd"), "-p", "-1", flag]);
-        let daemon = Daemon::start(command.stderr(Stdio::null()).env("MEMCACHED_PORT_FILENAME", &port_file));
-        ports(&port_file);
+        command.args(["--core=0:4096", PROGRAM, flag]).stderr(Stdio::null());
+        let (daemon, _) = serve(&mut command);
         let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).unwrap();
         let limit = limits.lines().find_map(|line| line.strip_prefix("Max core file size")).expect("a line");
         assert_eq!(limit.split_whitespace().next(), Some(expected), "{flag}");
@@ -326,8 +303,7 @@ fn a_unix_socket_has_the_configured_mode() {
     let folder = tempfile::tempdir().unwrap();
     for mode in [0o777, 0o660] {
         let path = folder.path().join(format!("{mode:o}"));
-        let mut command = Command::new("sh");
-        command.args(["-c", "umask 077 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_relativistd")]);
+        let mut command = program_after("umask 077");
         let _daemon = Daemon::start(command.args(["-a", &format!("{mode:o}"), "-s"]).arg(&path));
         ask_version(&mut poll("the socket", || UnixStream::connect(&path).ok()));
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, mode);

@@ -1,6 +1,6 @@
 //! Tests of socket activation, notifications and the unit file of systemd.
 
-use super::{Daemon, ask_version, patience};
+use super::{Daemon, PROGRAM, ask_version, patience};
 use nix::sys::signal::Signal;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 pub(super) fn activated(socket: OwnedFd, flags: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null"]);
-    command.arg(env!("CARGO_BIN_EXE_relativistd")).args(flags);
+    command.arg(PROGRAM).args(flags);
     command.stdin(socket).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -2,7 +2,7 @@
 
 use super::hand_over::Servers;
 use super::reload::Reloadable;
-use super::{Daemon, patience, ports, program, wait_until};
+use super::{Daemon, expect, patience, program, serve, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
@@ -69,11 +69,8 @@ fn store_own(port: u16) {
 /// Starts a server with these users, and what else is in `line`.
 fn start(folder: &Path, users: &str, line: &str) -> (Daemon, u16) {
     fs::write(folder.join("users"), users).unwrap();
-    let _ = fs::remove_file(folder.join("ports"));
     let mut command = program();
-    command.current_dir(folder).args(["-p", "-1", "-t", "2", "-v", "-Y", "users"]).args(line.split_whitespace());
-    let daemon = Daemon::start(command.env("MEMCACHED_PORT_FILENAME", "ports"));
-    (daemon, ports(&folder.join("ports"))[0])
+    serve(command.current_dir(folder).args(["-t", "2", "-v", "-Y", "users"]).args(line.split_whitespace()))
 }
 
 #[test]
@@ -134,8 +131,7 @@ fn a_successor_takes_over_the_items_of_each_tenant() {
 /// A client that has logged in.
 fn log_in(port: u16, user: &str) -> TcpStream {
     let mut client = connect(port);
-    client.write_all(login(user).as_bytes()).unwrap();
-    client.read_exact(&mut [0; 8]).unwrap();
+    expect(&mut client, login(user), "STORED\r\n");
     client
 }
 
@@ -166,8 +162,7 @@ fn a_reload_changes_adds_and_removes_tenants() {
     assert!(is_closed(&mut early));
     assert_eq!(limits(&server), [32, 16, 16]);
     store_own(server.port);
-    plain.write_all(b"mn\r\n").unwrap();
-    plain.read_exact(&mut [0; 4]).expect("it stays");
+    expect(&mut plain, "mn\r\n", "MN\r\n");
     change(&mut server, &USERS.replace("red memory=25%", "red memory=10m"));
     assert_eq!(limits(&server), [38, 10, 16]);
     server.reload(&format!("{options}memory-limit = 128\n"));
@@ -194,8 +189,7 @@ fn a_reload_changes_adds_and_removes_tenants() {
     let (mut idle, mut kept) = (log_in(server.port, "red"), log_in(server.port, "blue"));
     change(&mut server, "plain:secret\n[tenant blue memory=25%]\nblue:secret\n");
     assert!(is_closed(&mut idle));
-    kept.write_all(b"mn\r\n").unwrap();
-    kept.read_exact(&mut [0; 4]).expect("it stays");
+    expect(&mut kept, "mn\r\n", "MN\r\n");
     assert!(converse(server.port, &login("red")).contains("authentication failure"));
     change(&mut server, USERS);
     assert_eq!(ask(server.port, "red", "get own\r\n"), "END\r\n");
@@ -286,9 +280,8 @@ fn tenants_do_not_reach_each_others_items_by_the_binary_protocol() {
     let users = format!("{USERS}[tenant green memory=8m prefix=green:]\ngreen:secret\n");
     fs::write(folder.path().join("users"), users).unwrap();
     let mut command = program();
-    command.current_dir(folder.path()).args(["-p", "-1", "-S", "-D", "t"]).env("MEMCACHED_PORT_FILENAME", "ports");
-    let _daemon = Daemon::start(command.env("MEMCACHED_SASL_PWDB", "users"));
-    let port = ports(&folder.path().join("ports"))[0];
+    command.current_dir(folder.path()).args(["-S", "-D", "t"]).env("MEMCACHED_SASL_PWDB", "users");
+    let (_daemon, port) = serve(&mut command);
     let log_in = |user: &str| {
         let mut client = Binary(connect(port));
         assert_eq!(client.log_in(user), 0);

@@ -1,6 +1,6 @@
 //! Tests of the messages of a server that is started by hand.
 
-use super::{Daemon, ask_version, ports, program, wait_until};
+use super::{ask_version, program, serve, wait_until};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -44,14 +44,10 @@ fn without_warnings(log: &str) -> Vec<&str> {
 
 #[test]
 fn a_terminal_shows_where_the_server_listens_and_how_to_stop_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("ports");
     let (mut terminal, end) = Terminal::open();
     // The sandbox must not keep the server from recognizing the terminal.
-    let mut command = program();
-    command.args(["-p", "-1", "-o", "drop_privileges"]).env("MEMCACHED_PORT_FILENAME", &port_file);
-    let mut daemon = Daemon::start(command.stderr(Stdio::from(end)));
-    let line = format!(" INFO relativistd: listening on 127.0.0.1:{}; press Ctrl-C to stop", ports(&port_file)[0]);
+    let (mut daemon, port) = serve(program().args(["-o", "drop_privileges"]).stderr(Stdio::from(end)));
+    let line = format!(" INFO relativistd: listening on 127.0.0.1:{port}; press Ctrl-C to stop");
     wait_until("the line", || terminal.shown().contains("to stop\r\n"));
     // Ctrl-C sends this signal.
     kill(Pid::from_raw(daemon.0.id() as i32), Signal::SIGINT).unwrap();
@@ -61,11 +57,9 @@ fn a_terminal_shows_where_the_server_listens_and_how_to_stop_it() {
 
 #[test]
 fn a_file_or_pipe_shows_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let port_file = folder.path().join("ports");
-    let daemon = Daemon::start(program().args(["-p", "-1"]).env("MEMCACHED_PORT_FILENAME", &port_file));
+    let (daemon, port) = serve(&mut program());
     // A server that replies to requests also handles signals.
-    ask_version(&mut TcpStream::connect(("127.0.0.1", ports(&port_file)[0])).unwrap());
+    ask_version(&mut TcpStream::connect(("127.0.0.1", port)).unwrap());
     let (status, log) = daemon.end(Signal::SIGTERM);
     assert_eq!((status, without_warnings(&log)), (Some(0), Vec::new()));
 }

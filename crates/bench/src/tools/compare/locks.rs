@@ -89,43 +89,53 @@ impl Record {
     }
 }
 
-/// A map with values that are changed in place.
-trait InPlace: Send + Sync {
-    /// Changes the value of each key. Returns the number of keys that are absent.
-    fn change(&self, keys: &Keys) -> u64;
+/// Changes the value of each key in a map. Returns the number of keys that are absent.
+type Change = Box<dyn Fn(&Keys) -> u64 + Send + Sync>;
+
+type Make = fn(Name, u64) -> Change;
+
+/// Returns what changes key by key. `change` returns whether the key is there.
+fn each(change: impl Fn(&u64) -> bool + Send + Sync + 'static) -> Change {
+    Box::new(move |keys| keys.iter().filter(|key| !change(key)).count() as u64)
 }
 
-type Make = fn(Name, u64) -> Box<dyn InPlace>;
+/// Returns what counts key by key.
+fn count(count: impl Fn(u64) + Send + Sync + 'static) -> Change {
+    Box::new(move |keys| {
+        keys.iter().for_each(|&key| count(key));
+        0
+    })
+}
 
 impl Name {
-    fn records(self, entries: u64) -> Box<dyn InPlace> {
-        let room = entries as usize;
+    fn records(self, entries: u64) -> Change {
+        let (room, hasher) = (entries as usize, Foldhash::default());
         let records = (0..entries).map(|index| (scramble(index), Record::new(index)));
         match self {
             Self::LockMap => {
-                let map = LockMap::with_capacity_and_hasher(room, Foldhash::default());
+                let map = LockMap::with_capacity_and_hasher(room, hasher);
                 records.for_each(|(key, record)| _ = map.insert(key, record));
-                Box::new(map)
+                each(move |key| map.lock(key).map(|mut record| record.change()).is_some())
             }
             Self::Flat => {
-                let map = FlatLockMap::with_capacity_and_hasher(room, Foldhash::default());
+                let map = FlatLockMap::with_capacity_and_hasher(room, hasher);
                 records.for_each(|(key, record)| _ = map.insert(key, record));
-                Box::new(map)
+                each(move |key| map.lock(key).map(|mut record| record.change()).is_some())
             }
             Self::Dashmap => {
-                let map = dashmap::DashMap::with_capacity_and_hasher(room, Foldhash::default());
+                let map = dashmap::DashMap::with_capacity_and_hasher(room, hasher);
                 records.for_each(|(key, record)| _ = map.insert(key, record));
-                Box::new(map)
+                each(move |key| map.get_mut(key).map(|mut record| record.change()).is_some())
             }
             Self::Scc => {
-                let map = scc::HashMap::with_capacity_and_hasher(room, Foldhash::default());
+                let map = scc::HashMap::with_capacity_and_hasher(room, hasher);
                 records.for_each(|(key, record)| _ = map.upsert_sync(key, record));
-                Box::new(map)
+                each(move |key| map.update_sync(key, |_, record| record.change()).is_some())
             }
         }
     }
 
-    fn shortener(self, entries: u64) -> Box<dyn InPlace> {
+    fn shortener(self, entries: u64) -> Change {
         let program: Box<dyn Program> = match self {
             Self::LockMap => Box::new(with_relativist::Shortener::default()),
             Self::Dashmap => Box::new(with_dashmap::Shortener::default()),
@@ -135,21 +145,33 @@ impl Name {
         let links = Links { program, codes };
         (0..entries as usize).for_each(|index| _ = links.shorten(index));
         assert_eq!(links.program.len().0 as u64, entries);
-        Box::new(links)
+        Box::new(move |keys| links.change(keys))
     }
 
-    fn counters(self, entries: u64) -> Box<dyn InPlace> {
+    fn counters(self, entries: u64) -> Change {
         let (room, hasher) = (entries as usize, Foldhash::default());
-        let map: Box<dyn InPlace> = match self {
-            Self::LockMap => Box::new(LockMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
-            Self::Flat => Box::new(FlatLockMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
-            Self::Dashmap => Box::new(dashmap::DashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
-            Self::Scc => Box::new(scc::HashMap::<u64, u64, _>::with_capacity_and_hasher(room, hasher)),
+        let change = match self {
+            Self::LockMap => {
+                let map = LockMap::with_capacity_and_hasher(room, hasher);
+                count(move |key| *map.entry(key).or_insert(0_u64) += 1)
+            }
+            Self::Flat => {
+                let map = FlatLockMap::with_capacity_and_hasher(room, hasher);
+                count(move |key| *map.entry(key).or_insert(0_u64) += 1)
+            }
+            Self::Dashmap => {
+                let map = dashmap::DashMap::with_capacity_and_hasher(room, hasher);
+                count(move |key| *map.entry(key).or_insert(0_u64) += 1)
+            }
+            Self::Scc => {
+                let map = scc::HashMap::with_capacity_and_hasher(room, hasher);
+                count(move |key| *map.entry_sync(key).or_insert(0_u64) += 1)
+            }
         };
         for first in (0..entries).step_by(BATCH) {
-            map.change(&from_fn(|index| scramble((first + index as u64).min(entries - 1))));
+            change(&from_fn(|index| scramble((first + index as u64).min(entries - 1))));
         }
-        map
+        change
     }
 }
 
@@ -181,11 +203,10 @@ impl Links {
         // Each link is made by a client of its own, which is allowed to.
         self.program.shorten(index as u32, &Self::owner(index), &self.codes[index], "https://example.org/", 0)
     }
-}
 
-/// Of 20 requests 15 follow a link, two read one, one redirects one, one lists those of an owner,
-/// and one deletes a link and makes it again. Now and then one sweeps the links, or ranks them.
-impl InPlace for Links {
+    /// Of 20 requests 15 follow a link, two read one, one redirects one, one lists those of an
+    /// owner, and one deletes a link and makes it again. Now and then one sweeps the links, or
+    /// ranks them.
     fn change(&self, keys: &Keys) -> u64 {
         let request = |&key: &u64| {
             let index = key as usize % self.codes.len();
@@ -202,62 +223,6 @@ impl InPlace for Links {
     }
 }
 
-fn changed(keys: &Keys, change: impl Fn(&u64) -> bool) -> u64 {
-    keys.iter().filter(|key| !change(key)).count() as u64
-}
-
-impl InPlace for LockMap<u64, Record, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        changed(keys, |key| self.lock(key).map(|mut record| record.change()).is_some())
-    }
-}
-
-impl InPlace for FlatLockMap<u64, Record, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        changed(keys, |key| self.lock(key).map(|mut record| record.change()).is_some())
-    }
-}
-
-impl InPlace for dashmap::DashMap<u64, Record, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        changed(keys, |key| self.get_mut(key).map(|mut record| record.change()).is_some())
-    }
-}
-
-impl InPlace for scc::HashMap<u64, Record, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        changed(keys, |key| self.update_sync(key, |_, record| record.change()).is_some())
-    }
-}
-
-impl InPlace for LockMap<u64, u64, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
-        0
-    }
-}
-
-impl InPlace for FlatLockMap<u64, u64, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
-        0
-    }
-}
-
-impl InPlace for dashmap::DashMap<u64, u64, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        keys.iter().for_each(|&key| *self.entry(key).or_insert(0) += 1);
-        0
-    }
-}
-
-impl InPlace for scc::HashMap<u64, u64, Foldhash> {
-    fn change(&self, keys: &Keys) -> u64 {
-        keys.iter().for_each(|&key| *self.entry_sync(key).or_insert(0) += 1);
-        0
-    }
-}
-
 /// Plans changes of keys, drawn from `samples` if there are some.
 fn plan<'a>(
     context: Context<'a, Locks>,
@@ -267,8 +232,8 @@ fn plan<'a>(
 ) -> Result<Vec<Job<'a>>> {
     let (candidates, entries) = (context.candidates(setting), setting.entries);
     let maps = shared(move || Ok(candidates.iter().map(|map| make(map.what, entries)).collect::<Vec<_>>()));
-    Ok(context.drawn(setting, &maps, 0..entries, samples, |map, mut draws| {
-        Box::new(move || (BATCH as u64, map.change(&from_fn(|_| scramble(draws.draw().1)))))
+    Ok(context.drawn(setting, &maps, 0..entries, samples, |change, mut draws| {
+        Box::new(move || (BATCH as u64, change(&from_fn(|_| scramble(draws.draw().1)))))
     }))
 }
 
@@ -280,8 +245,8 @@ mod tests {
     fn all_keys_are_there() {
         for Entry { what: name, .. } in Locks::CANDIDATES {
             let keys: Keys = from_fn(|index| scramble(index as u64));
-            assert_eq!(name.records(256).change(&keys), 0, "{name:?}");
-            assert_eq!(name.records(255).change(&keys), 1, "{name:?}");
+            assert_eq!(name.records(256)(&keys), 0, "{name:?}");
+            assert_eq!(name.records(255)(&keys), 1, "{name:?}");
         }
     }
 }

@@ -199,23 +199,17 @@ impl Client {
             Err(error) => return Ok(Attempt::Broken(format!("cannot receive from the server: {error}"))),
         };
         let mut rest = std::mem::take(&mut self.rest);
-        let answered = if is_large {
-            let (answered, taken) = match self.take_apart(setting, &rest, tally)? {
-                Attempt::Done(done) => done,
-                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
-            };
-            rest.drain(..taken);
-            answered
-        } else {
-            let bytes = &buffer[..before + count];
-            let (answered, taken) = match self.take_apart(setting, bytes, tally)? {
-                Attempt::Done(done) => done,
-                Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
-            };
-            rest.clear();
-            rest.extend_from_slice(&bytes[taken..]);
-            answered
+        let bytes = if is_large { &rest } else { &buffer[..before + count] };
+        let (answered, taken) = match self.take_apart(setting, bytes, tally)? {
+            Attempt::Done(done) => done,
+            Attempt::Broken(reason) => return Ok(Attempt::Broken(reason)),
         };
+        if is_large {
+            rest.drain(..taken);
+        } else {
+            rest.clear();
+            rest.extend_from_slice(&buffer[taken..before + count]);
+        }
         self.rest = rest;
         Ok(Attempt::Done(answered))
     }

@@ -41,9 +41,9 @@ pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     below + (above - below) * rank.fract()
 }
 
-/// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round.
+/// Summarises `numerators[i] / denominators[i]`: quotients of samples taken in the same round. A
+/// sample without a counterpart is left out.
 pub fn ratios(numerators: &[f64], denominators: &[f64]) -> Option<Summary> {
-    debug_assert_eq!(numerators.len(), denominators.len(), "one sample of each per round");
     // 0 / 0 counts as 1.
     Summary::of(numerators.iter().zip(denominators).map(|(n, d)| if n == d { 1.0 } else { n / d }))
 }

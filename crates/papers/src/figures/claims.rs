@@ -70,10 +70,7 @@ impl Evidence<'_> {
 
     /// Returns the median over runs of the quotient of two rates of the same run.
     fn quotient(&self, one: (Name, usize, Case), other: (Name, usize, Case)) -> Option<f64> {
-        let [mut one, mut other] = [one, other].map(|(name, readers, case)| rates(self.samples, name, readers, case));
-        let runs = one.len().min(other.len());
-        one.truncate(runs);
-        other.truncate(runs);
+        let [one, other] = [one, other].map(|(name, readers, case)| rates(self.samples, name, readers, case));
         ratios(&one, &other).map(|summary| summary.median)
     }
 

@@ -225,10 +225,7 @@ impl Findings<'_> {
 
     /// Returns the median over runs of the quotient of two rates of the same run.
     fn quotient(&self, one: (Engine, Case), other: (Engine, Case)) -> Option<f64> {
-        let [mut one, mut other] = [one, other].map(|(engine, case)| self.rates(engine, case));
-        let runs = one.len().min(other.len());
-        one.truncate(runs);
-        other.truncate(runs);
+        let [one, other] = [one, other].map(|(engine, case)| self.rates(engine, case));
         ratios(&one, &other).map(|summary| summary.median)
     }
 

@@ -14,6 +14,7 @@ use super::tally::{Percentiles, Window};
 use super::workload::Workload;
 use crate::harness::rounds::order;
 use crate::harness::stats::{Summary, ratios};
+use crate::harness::workers;
 use relativist_check::client::Address;
 use relativist_check::cores::Cores;
 use relativist_check::interruption;
@@ -28,8 +29,6 @@ pub struct Plan {
     pub first_round: usize,
     /// The measured time. Ignored for growth, which ends when the items are stored.
     pub measured: Duration,
-    /// The time to warm up before each measurement.
-    pub warm_up: Duration,
     /// If given, latencies of GETs are also kept for each interval of this length.
     pub slot: Option<Duration>,
     pub unix: bool,
@@ -282,7 +281,7 @@ fn measure(generator: &Generator<'_>, plan: &Plan, server: &mut Server, round: u
     let workload = generator.workload();
     let measured = workload.seconds_of_growth().map_or(plan.measured, Duration::from_secs_f64);
     // The table grows only once, so there is no warm-up that could use up some of the growth.
-    let warm_up = if workload.grow.is_some() { Duration::ZERO } else { plan.warm_up };
+    let warm_up = if workload.grow.is_some() { Duration::ZERO } else { workers::Window::new(plan.measured).warm_up() };
     let address = server.address.clone();
     let contention_before = contention(&address);
     let load = generator.connect(&address, round, plan.slot)?;

@@ -23,8 +23,6 @@ pub mod screen;
 pub mod tally;
 pub mod workload;
 
-use std::time::Duration;
-
 use relativist_check::cores::Cores;
 use serde::Serialize;
 
@@ -36,28 +34,11 @@ use workload::Workload;
 pub struct Conditions {
     /// CPUs of the started servers, such as 0 or 0,2-3 [default: any]
     #[arg(long, value_name = "CPUS")]
-    server_cores: Option<Cores>,
+    pub server_cores: Option<Cores>,
 
     /// CPUs of the client threads; thread i runs on the i-th of them [default: any]
     #[arg(long, value_name = "CPUS")]
-    client_cores: Option<Cores>,
-}
-
-impl Conditions {
-    /// Returns the CPUs of servers, if they are given.
-    pub fn server_cores(&self) -> Option<Cores> {
-        self.server_cores.clone()
-    }
-
-    /// Returns the CPUs of clients, if they are given.
-    pub fn client_cores(&self) -> Option<Cores> {
-        self.client_cores.clone()
-    }
-}
-
-/// Returns the time to warm up: a quarter of the measured time, at most half a second.
-pub fn warm_up(measured: Duration) -> Duration {
-    (measured / 4).min(Duration::from_millis(500))
+    pub client_cores: Option<Cores>,
 }
 
 /// Warns of conditions under which the results cannot be trusted.

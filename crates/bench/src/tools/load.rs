@@ -13,7 +13,7 @@ use crate::harness::workers::Cpus;
 use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns};
 use crate::memcached::screen::describe;
 use crate::memcached::workload::Workload;
-use crate::memcached::{Conditions, warm_up, warn};
+use crate::memcached::{Conditions, warn};
 use relativist_check::client::allow_connections;
 use relativist_check::client::{Address, Place};
 use relativist_check::interruption::{self, Ending};
@@ -89,16 +89,14 @@ pub struct Args {
 
 impl Args {
     fn plan(&self) -> Plan {
-        let measured = Duration::from_secs_f64(self.seconds);
         Plan {
             rounds: self.rounds,
             first_round: 0,
-            measured,
-            warm_up: warm_up(measured),
+            measured: Duration::from_secs_f64(self.seconds),
             slot: self.timeline.map(Duration::from_secs_f64),
             unix: self.unix,
-            server_cores: self.conditions.server_cores().unwrap_or_default(),
-            client_cores: self.conditions.client_cores().unwrap_or_default(),
+            server_cores: self.conditions.server_cores.clone().unwrap_or_default(),
+            client_cores: self.conditions.client_cores.clone().unwrap_or_default(),
         }
     }
 

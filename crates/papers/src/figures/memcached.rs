@@ -16,7 +16,6 @@ use relativist_bench::harness::rounds::{order, progress};
 use relativist_bench::harness::stats::{Summary, ratios};
 use relativist_bench::harness::workers::Cpus;
 use relativist_bench::memcached::measure::{Plan, Sample, Source, failures, in_turns};
-use relativist_bench::memcached::warm_up;
 use relativist_bench::memcached::workload::{DEFAULT, Workload};
 use relativist_check::client::allow_connections;
 use relativist_check::cores::Cores;
@@ -191,12 +190,10 @@ impl Options {
             Engine::GlobalLock => self.relativistd.with(&options).with(&GLOBAL_LOCK),
             Engine::Memcached => memcached.with(&options),
         };
-        let measured = Duration::from_secs_f64(parameters.seconds);
         let plan = Plan {
             rounds: 1,
             first_round: step.run,
-            measured,
-            warm_up: warm_up(measured),
+            measured: Duration::from_secs_f64(parameters.seconds),
             slot: None,
             unix: false,
             server_cores: Cores::default(),

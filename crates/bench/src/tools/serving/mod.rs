@@ -18,7 +18,7 @@ use crate::memcached::measure::{Figure, Measured, Plan, Ratio, Source, in_turns}
 use crate::memcached::recurring::{self, Recurring};
 use crate::memcached::screen::{latencies, range};
 use crate::memcached::workload::Workload;
-use crate::memcached::{Conditions, warm_up, warn};
+use crate::memcached::{Conditions, warn};
 use crate::tools::serving::targets::Row;
 use relativist_check::client::allow_connections;
 use relativist_check::cores::Cores;
@@ -126,7 +126,6 @@ impl Args {
     /// Plans the measurements. With one thread, the server and the clients have a CPU each;
     /// otherwise they share as many CPUs as there are threads.
     fn plan(&self, row: Row, threads: u16) -> Result<Plan> {
-        let measured = Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds });
         let [servers, clients] = match threads {
             1 => Cores::allowed(2)?.apart(),
             _ => [Cores::allowed(threads.into())?, Cores::allowed(threads.into())?],
@@ -134,12 +133,11 @@ impl Args {
         Ok(Plan {
             rounds: self.rounds_of(row),
             first_round: 0,
-            measured,
-            warm_up: warm_up(measured),
+            measured: Duration::from_secs_f64(if self.quick { 0.2 } else { self.seconds }),
             slot: (row == Row::Growth).then_some(recurring::PART),
             unix: self.unix,
-            server_cores: self.conditions.server_cores().unwrap_or(servers),
-            client_cores: self.conditions.client_cores().unwrap_or(clients),
+            server_cores: self.conditions.server_cores.clone().unwrap_or(servers),
+            client_cores: self.conditions.client_cores.clone().unwrap_or(clients),
         })
     }
 

@@ -85,18 +85,18 @@ impl Name {
 
     fn make_with<H: TableHasher>(self, buckets: usize) -> Box<dyn Subject> {
         match self {
-            Self::Relativist => Resizable::<Sorted<H>>::boxed(buckets),
-            Self::Unzip => Resizable::<Unzip<H>>::boxed(buckets),
+            Self::Relativist => resizable::<Sorted<H>>(buckets),
+            Self::Unzip => resizable::<Unzip<H>>(buckets),
             #[cfg(target_os = "linux")]
-            Self::InPlace => Resizable::<InPlace<H>>::boxed(buckets),
-            Self::SplitOrdered => Resizable::<SplitOrdered<H>>::boxed(buckets),
-            Self::DualChain => Resizable::<DualChain<H>>::boxed(buckets),
-            Self::Ddds => Resizable::<Ddds<H>>::boxed(buckets),
-            Self::Rwlock => Resizable::<RwLocked<H>>::boxed(buckets),
-            Self::Mutex => Resizable::<Mutexed<H>>::boxed(buckets),
-            Self::Striped => Resizable::<Striped<H>>::boxed(buckets),
-            Self::Fixed => AsMade::<Fixed<H>>::boxed(buckets),
-            Self::Tree => AsMade::<Tree>::boxed(buckets),
+            Self::InPlace => resizable::<InPlace<H>>(buckets),
+            Self::SplitOrdered => resizable::<SplitOrdered<H>>(buckets),
+            Self::DualChain => resizable::<DualChain<H>>(buckets),
+            Self::Ddds => resizable::<Ddds<H>>(buckets),
+            Self::Rwlock => resizable::<RwLocked<H>>(buckets),
+            Self::Mutex => resizable::<Mutexed<H>>(buckets),
+            Self::Striped => resizable::<Striped<H>>(buckets),
+            Self::Fixed => as_made::<Fixed<H>>(buckets),
+            Self::Tree => as_made::<Tree>(buckets),
         }
     }
 }
@@ -132,59 +132,39 @@ pub fn count_missed(keys: &mut Indices, mut get: impl FnMut(u64) -> Option<u64>)
     missed
 }
 
-/// A table that can be resized.
-struct Resizable<T>(T);
-
-impl<T: Resize> Resizable<T> {
-    fn boxed(buckets: usize) -> Box<dyn Subject> {
-        Box::new(Self(T::with_buckets(buckets)))
-    }
+/// A table, and how it is resized.
+struct Measured<T> {
+    table: T,
+    resize_to: fn(&T, usize),
+    costs: fn(&T) -> Costs,
 }
 
-impl<T: Resize> Subject for Resizable<T> {
+fn resizable<T: Resize>(buckets: usize) -> Box<dyn Subject> {
+    Box::new(Measured { table: T::with_buckets(buckets), resize_to: T::resize_to, costs: T::costs })
+}
+
+/// Makes a table that keeps its size.
+fn as_made<T: Table>(buckets: usize) -> Box<dyn Subject> {
+    let resize_to = |_: &T, _| panic!("{} can't be resized", T::NAME);
+    Box::new(Measured { table: T::with_buckets(buckets), resize_to, costs: |_| Costs::default() })
+}
+
+impl<T: Table> Subject for Measured<T> {
     fn insert(&self, key: u64) -> bool {
-        self.0.insert(key, key)
+        self.table.insert(key, key)
     }
 
     #[inline(never)]
     fn look_up(&self, keys: &mut Indices) -> u64 {
-        count_missed(keys, |key| self.0.get(key))
+        count_missed(keys, |key| self.table.get(key))
     }
 
     fn resize_to(&self, buckets: usize) {
-        self.0.resize_to(buckets);
+        (self.resize_to)(&self.table, buckets);
     }
 
     fn costs(&self) -> Costs {
-        self.0.costs()
-    }
-}
-
-/// A table that keeps its size.
-struct AsMade<T>(T);
-
-impl<T: Table> AsMade<T> {
-    fn boxed(buckets: usize) -> Box<dyn Subject> {
-        Box::new(Self(T::with_buckets(buckets)))
-    }
-}
-
-impl<T: Table> Subject for AsMade<T> {
-    fn insert(&self, key: u64) -> bool {
-        self.0.insert(key, key)
-    }
-
-    #[inline(never)]
-    fn look_up(&self, keys: &mut Indices) -> u64 {
-        count_missed(keys, |key| self.0.get(key))
-    }
-
-    fn resize_to(&self, _: usize) {
-        panic!("{} can't be resized", T::NAME);
-    }
-
-    fn costs(&self) -> Costs {
-        Costs::default()
+        (self.costs)(&self.table)
     }
 }
 

@@ -91,7 +91,7 @@ impl Args {
     fn key_sizes(&self) -> Vec<usize> {
         let mut sizes: Vec<usize> = match self.key_bytes.as_slice() {
             [] if self.quick => vec![1, 2, 4, 8, 16, 32],
-            [] => SIZES.to_vec(),
+            [] => SIZES.collect(),
             asked => asked.iter().copied().map(usize::from).collect(),
         };
         sizes.sort_unstable();

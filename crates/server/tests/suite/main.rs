@@ -5,7 +5,6 @@ use relativist_testing as _;
 mod admin;
 #[path = "../support/certificates.rs"]
 mod certificates;
-mod client;
 mod connections;
 mod harness;
 mod large;

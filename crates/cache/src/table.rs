@@ -64,8 +64,8 @@ impl<N> Group<N> {
 /// The table of a shard. Updates need the lock of the shard.
 ///
 /// The pointer leads to the groups. The words lie before them, in descending order, and [`Filling`]
-/// before the words. The low bits are the number of bits by which to shift a hash to get its bucket,
-/// and whether the array is being filled. So a lookup learns all that it needs by one load.
+/// before the words. The low bits are the number of bits by which to shift a hash to get its
+/// bucket, and whether the array is being filled. So a lookup learns all that it needs by one load.
 pub(super) struct Table<N>(AtomicPtr<u8>, PhantomData<Owned<N>>);
 
 /// The function makes the table invariant in the type of its nodes, as an atomic pointer is.
@@ -799,5 +799,33 @@ mod tests {
             }
         }
         assert_eq!(table.array(&read()).bits(), MIN_BITS);
+    }
+
+    /// Both arrays are freed: sanitizers find it.
+    #[test]
+    fn tables_are_cleared_and_dropped_during_a_resize() {
+        let nodes: Vec<u64> = (0..2_000).collect();
+        // SAFETY: nodes in the table live until the end of the test.
+        let hash_of = |node: NonNull<u64>| hash(unsafe { *node.as_ref() });
+        for is_cleared in [true, false] {
+            let table = Table::new().unwrap();
+            for (before, node) in nodes.iter().enumerate() {
+                // SAFETY: no other thread has the table, and the key is new.
+                unsafe {
+                    table.insert(hash(*node), NonNull::from(node));
+                    table.fit(before + 1, hash_of, |_| {}, &read());
+                }
+                if before > 1_000 && table.array(&read()).is_filling() {
+                    break;
+                }
+            }
+            assert!(table.array(&read()).is_filling());
+            if is_cleared {
+                // SAFETY: as above.
+                assert!(unsafe { table.clear(&read()) });
+                check(&table, &[]);
+            }
+        }
+        relativist_rcu::barrier();
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! They are written for ia32, where `unsigned long` has 32 bits: products wrap at 2^32, and wider
 //! arguments are truncated to 32 bits. A shift by 32 or more, which C leaves undefined, gives 0
-//! here. The two arguments are the key's two words ([`Key::words`]).
+//! here. The two arguments are the key's two words ([`words`](crate::hashing::keys::Key::words)).
 //!
 //! Tables 4 and 5 of the paper seem to be swapped. By the surrounding text, the rows of table 4
 //! ("12 bit", "mult") belong to the inode cache, and those of table 5 ("shrink", "shrink + mult")

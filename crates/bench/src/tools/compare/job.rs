@@ -153,8 +153,8 @@ impl<'a, S: Subject> Context<'a, S> {
     }
 
     /// Plans measurements of candidates that are kept from round to round, with each number of
-    /// threads. `batches(candidate, draws)` returns a batch. It draws from `keys`, or from `samples`
-    /// if there are some.
+    /// threads. `batches(candidate, draws)` returns a batch. It draws from `keys`, or from
+    /// `samples` if there are some.
     pub fn drawn<T: Sync + 'a>(
         self,
         setting: &Setting,

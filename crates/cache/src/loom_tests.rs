@@ -194,7 +194,7 @@ fn a_key_is_found_while_the_table_grows() {
             cache.insert(9, Value::new(9));
         },
         |cache| {
-            // The section must begin before the array is published, and be the only one.
+            // In one section: a later one would see all that was done before it began.
             let guard = read();
             let [first, second, one] = [64, 64, 1].map(|key| cache.get_ref(&key, &guard).map(Value::number));
             assert!(first.is_none() || second.is_some(), "{first:?} and then {second:?}");

@@ -74,30 +74,41 @@ struct Retired<K, V, L> {
 unsafe impl<K: Send + Sync, V: Send + Sync, L: Lifespan> Send for Retired<K, V, L> {}
 
 /// A queue in pieces. One deque would be moved as a whole when it grows, while others wait for the
-/// lock.
-struct Pieces<T>(VecDeque<VecDeque<T>>);
+/// lock. The first piece is empty only if all are.
+struct Pieces<T> {
+    first: VecDeque<T>,
+    later: VecDeque<VecDeque<T>>,
+}
 
 impl<T> Pieces<T> {
+    const MAX_PIECE: usize = 1024;
+
+    fn new() -> Self {
+        Self { first: VecDeque::new(), later: VecDeque::new() }
+    }
+
     #[inline(always)]
     fn push(&mut self, value: T) {
-        const MAX_PIECE: usize = 1024;
-        match self.0.back_mut().filter(|piece| piece.len() < MAX_PIECE) {
-            Some(piece) => piece.push_back(value),
-            None => self.0.push_back(VecDeque::from([value])),
+        if self.first.len() < Self::MAX_PIECE && self.later.is_empty() {
+            self.first.push_back(value);
+        } else {
+            self.push_later(value);
         }
     }
 
-    fn first(&self) -> Option<&T> {
-        self.0.front()?.front()
+    #[cold]
+    fn push_later(&mut self, value: T) {
+        match self.later.back_mut().filter(|piece| piece.len() < Self::MAX_PIECE) {
+            Some(piece) => piece.push_back(value),
+            None => self.later.push_back(VecDeque::from([value])),
+        }
     }
 
+    #[inline(always)]
     fn pop(&mut self) {
-        if let Some(first) = self.0.front_mut() {
-            first.pop_front();
-            // The last piece is kept for the next values.
-            if first.is_empty() && self.0.len() > 1 {
-                self.0.pop_front();
-            }
+        self.first.pop_front();
+        if self.first.is_empty() && !self.later.is_empty() {
+            self.first = self.later.pop_front().unwrap_or_default();
         }
     }
 }
@@ -115,7 +126,7 @@ impl<K, V, L> Shard<K, V, L> {
             queues: Queues::new(),
             flights: BTreeMap::new(),
             detached: Taken::default(),
-            retired: Pieces(VecDeque::new()),
+            retired: Pieces::new(),
             drain_is_deferred: false,
             evicted: 0,
             expired: 0,
@@ -459,7 +470,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     pub(super) fn collect(&mut self, count: usize, mut free: impl FnMut(NodePtr<K, V, L>)) {
         let ended = clock::ended();
         for _ in 0..count {
-            let Some(first) = self.state.retired.first() else { return };
+            let Some(first) = self.state.retired.first.front() else { return };
             if ended < first.begun + clock::GRACE_PERIODS {
                 return;
             }
@@ -472,9 +483,9 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     /// The same for the deferred function. Returns whether it must be deferred again.
     pub(super) fn drain(&mut self, count: usize, free: impl FnMut(NodePtr<K, V, L>)) -> bool {
         self.collect(count, free);
-        let is_empty = self.state.retired.first().is_none();
+        let is_empty = self.state.retired.first.is_empty();
         if is_empty {
-            self.state.retired = Pieces(VecDeque::new());
+            self.state.retired = Pieces::new();
         }
         self.state.drain_is_deferred = !is_empty;
         self.state.drain_is_deferred
@@ -556,10 +567,10 @@ pub(super) fn free_all<K, V, L: Lifespan>(
 ) {
     table.drain(|node| free(node, false));
     let mut state = shard.state.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut detached, retired) = (take(&mut state.detached), take(&mut state.retired.0));
+    let (mut detached, retired) = (take(&mut state.detached), replace(&mut state.retired, Pieces::new()));
     drop(state);
     while let Some(entry) = detached.pop() {
         free(entry.node, true);
     }
-    retired.into_iter().flatten().for_each(|retired| free(retired.node, false));
+    retired.first.into_iter().chain(retired.later.into_iter().flatten()).for_each(|retired| free(retired.node, false));
 }

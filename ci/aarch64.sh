@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs tests for aarch64 in an emulator: RCU, the tables, the maps, the codec, and librelativist from
-# C; with `papers`, those of the papers' tables instead. Builds them with Debian's compilers, which
-# are installed.
+# Runs tests for aarch64 in an emulator: ci/aarch64.sh [FOLDER...], the folders below crates; by
+# default all whose tests it can run. Tests librelativist (capi) from C. Builds with Debian's
+# compilers, which are installed.
 #
 # The emulator executes the instructions of the architecture, but with the memory model of the
 # machine that it runs on. So this finds what is wrong with code for this architecture, its
@@ -11,11 +11,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The folders below crates, and the test programs of each that are left out: models, panics at each
-# call of user code, which find the same on each architecture, and `fork`. The emulator is a program
-# with threads and locks of its own: a child forked while another thread holds one of them hangs.
-declare -A left_out=([core]=none [rcu]='loom|fork' [table]=loom [bucket]=loom [map]='panic_safety.*|loom' [memcache]=none)
-[ "${1:-}" != papers ] || left_out=([papers]='loom|cli')
+folders=("$@")
+[ $# -gt 0 ] || folders=(core rcu table bucket map memcache papers capi)
+# The test programs that are left out: models, panics at each call of user code, which find the same
+# on each architecture, and `fork`. The emulator is a program with threads and locks of its own: a
+# child forked while another thread holds one of them hangs.
+declare -A left_out=([core]=none [rcu]='loom|fork' [table]=loom [bucket]=loom [map]='panic_safety.*|loom' [memcache]=none [papers]='loom|cli')
 # The emulator has no seccomp (ends_by_abort). How many nodes are used again depends on when the
 # background thread runs, which is often too late on a busy machine. The last one takes long, and
 # finds the same on each architecture: arithmetic with
@@ -56,13 +57,20 @@ tests() {
   done
 }
 
-for folder in "${!left_out[@]}"; do
+# librelativist from C.
+capi() {
+  cargo build --locked --target "$triple" --package relativist-capi
+  aarch64-linux-gnu-gcc -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread crates/capi/tests/table.c \
+    -Icrates/capi/include -o "$CARGO_TARGET_DIR/table" "$CARGO_TARGET_DIR/$triple/debug/librelativist.a"
+  $emulator "$CARGO_TARGET_DIR/table" 100
+}
+
+for folder in "${folders[@]}"; do
+  echo "== $folder at $SECONDS s"
+  if [ "$folder" = capi ]; then
+    capi
+    continue
+  fi
   mapfile -t programs < <(tests "$folder" "${left_out[$folder]}")
   cargo test --locked "$unoptimised" --target "$triple" --manifest-path "crates/$folder/Cargo.toml" --no-default-features --lib "${programs[@]}" -- "${skipped[@]/#/--skip=}"
 done
-
-[ "${1:-}" != papers ] || exit 0
-cargo build --locked --target "$triple" --package relativist-capi
-aarch64-linux-gnu-gcc -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -pthread crates/capi/tests/table.c \
-  -Icrates/capi/include -o "$CARGO_TARGET_DIR/table" "$CARGO_TARGET_DIR/$triple/debug/librelativist.a"
-$emulator "$CARGO_TARGET_DIR/table" 100

@@ -29,10 +29,11 @@ steps=(
   "3600 ci/release.py --dry-run packages features dependencies bills"
   "3600 ci/chart.py"
   "3600 ci/packages.sh"
-  # Tests with the oldest compiler, of the papers' tables on another architecture, and of counted
-  # contention.
+  # Tests with the oldest compiler, of the other crates on another architecture, of what the
+  # benchmarks compare, and of counted contention.
   "3600 ci/msrv.sh"
-  "3600 ci/aarch64.sh papers"
+  "3600 ci/aarch64.sh core table memcache papers"
+  "1800 ci/competitors.sh"
   "1800 ci/competitors.sh --contention"
   # CI runs these with fewer items, or for less time.
   "1200 ci/scale.py 2000000"

@@ -213,6 +213,16 @@ impl Drop for Memory {
     }
 }
 
+/// The same for entries of which a whole table is dropped.
+struct MemoryOfMany(NonNull<u8>, Layout);
+
+impl Drop for MemoryOfMany {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { recycle::free_of_many(self.0, self.1) };
+    }
+}
+
 /// Implements what boxed forms share.
 mod boxed {
     use super::*;
@@ -335,8 +345,9 @@ macro_rules! boxed_form {
             }
 
             unsafe fn dispose<E>(entry: NonNull<E>) {
+                let _memory = MemoryOfMany(entry.cast(), node_layout::<E>());
                 // SAFETY: guaranteed by the caller.
-                unsafe { dispose_node(entry) };
+                unsafe { entry.drop_in_place() };
             }
 
             unsafe fn move_out<E>(entry: NonNull<E>) -> E {

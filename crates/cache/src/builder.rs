@@ -202,8 +202,9 @@ impl<K, V, S> Builder<K, V, S> {
         let entries = self.estimated_entries.or(all_weigh_one.then_some(self.capacity));
         let threads = available_parallelism().map_or(1, |threads| threads.get() as u64).next_power_of_two();
         let per_shard = if all_weigh_one { ENTRIES_PER_SHARD } else { ENOUGH_WEIGHED };
+        let by_threads = 8 * threads;
         let shards = entries
-            .map_or(4 * threads, |entries| (4 * threads).max(entries / MAX_ENTRIES_PER_SHARD).min(entries / per_shard));
+            .map_or(by_threads, |entries| by_threads.max(entries / MAX_ENTRIES_PER_SHARD).min(entries / per_shard));
         1 << shards.clamp(1, MAX_SHARDS).ilog2()
     }
 }

@@ -546,7 +546,7 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
         let mut compared = self.compare_for(&mut made);
         loop {
             let mut locked = core.lock(index);
-            locked.prefetch_ghost(hash);
+            locked.prefetch_for(hash, weight);
             let Ok(old) = locked.verify(hash, &mut compared) else {
                 locked.unlock();
                 self.reservation.release();

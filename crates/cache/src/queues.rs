@@ -166,6 +166,11 @@ impl<N> Chunk<N> {
     }
 }
 
+#[inline(always)]
+fn queue_of(weight: u64, visits: u8) -> usize {
+    eviction::queue_of_entry(usize::try_from(weight).unwrap_or(usize::MAX), visits)
+}
+
 /// Returns the number of the chunk, and the place in it.
 #[inline(always)]
 fn place_of(index: u32) -> (u32, usize) {
@@ -305,10 +310,13 @@ impl<N: Indexed> Queues<N> {
         self.ghosts.remember(hash.get(), self.len);
     }
 
-    /// Prefetches what [`remember`](Self::remember) or [`add`](Self::add) will use for a hash.
-    #[inline]
-    pub(super) fn prefetch_ghost(&mut self, hash: Hash) {
+    /// Prefetches what [`add`](Self::add) will use for a new entry.
+    #[inline(always)]
+    pub(super) fn prefetch_for(&mut self, hash: Hash, weight: u64) {
         self.ghosts.prefetch(hash.get());
+        if let Some(chunk) = self.chunks.get(self.lists[queue_of(weight, 0)].last as usize) {
+            prefetch_for_write(&raw const chunk.places[chunk.used as usize % CHUNK]);
+        }
     }
 
     /// Prefetches the node of an entry that follows this one, for a later look.
@@ -337,7 +345,7 @@ impl<N: Indexed> Queues<N> {
             return None;
         }
         let hash = self.entry(self.lists[queue].first.wrapping_add(1))?.hash;
-        self.prefetch_ghost(hash);
+        self.ghosts.prefetch(hash.get());
         Some(hash)
     }
 
@@ -412,8 +420,7 @@ impl<N: Indexed> Queues<N> {
     /// Appends an entry to the queue for its weight and visits.
     #[inline(always)]
     fn push(&mut self, entry: Entry<N>) {
-        let weight = usize::try_from(entry.weight).unwrap_or(usize::MAX);
-        self.append(eviction::queue_of_entry(weight, entry.visits), entry);
+        self.append(queue_of(entry.weight, entry.visits), entry);
     }
 
     /// Appends an entry to a queue.

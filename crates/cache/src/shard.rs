@@ -11,12 +11,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::{replace, take};
 use std::ops::RangeInclusive;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, PoisonError};
 
 use equivalent::Equivalent;
 use relativist_bucket::{Different, Hash};
 use relativist_core::eviction;
+use relativist_core::prefetch::prefetch_for_write;
 use relativist_core::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed, fence_after_exchange};
 use relativist_rcu::{Guard, clock};
 
@@ -437,10 +438,13 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         Ok((left, if popped.has_expired { RemovalCause::Expired } else { RemovalCause::Size }))
     }
 
-    /// Prefetches what the insertion of this hash will use.
+    /// Prefetches what an insertion will write: another thread may have written it last.
     #[inline(always)]
-    pub(super) fn prefetch_ghost(&mut self, hash: Hash) {
-        self.state.queues.prefetch_ghost(hash);
+    pub(super) fn prefetch_for(&mut self, hash: Hash, weight: u64) {
+        self.state.queues.prefetch_for(hash, weight);
+        if let Some(last) = self.state.retired.first.back() {
+            prefetch_for_write(ptr::from_ref(last).wrapping_add(1));
+        }
     }
 
     /// Takes a detached entry.

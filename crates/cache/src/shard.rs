@@ -468,6 +468,13 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         !replace(&mut self.state.drain_is_deferred, true)
     }
 
+    /// Returns whether half of this shard's share waits for readers.
+    #[inline(always)]
+    pub(super) fn is_half_full(&self) -> bool {
+        // Relaxed, both: a heuristic.
+        self.shard.retired.load(Relaxed) > self.shard.most_retired.load(Relaxed) / 2
+    }
+
     /// Passes up to `count` retired entries to `free`, for whose readers has been waited. `free`
     /// must not drop them yet.
     #[inline(always)]

@@ -78,6 +78,8 @@ pub(super) struct Update<'c, K, V, S, L: Lifespan> {
     /// A bit for each shard for which a deferred function is missing that frees what is retired.
     drains: u64,
     retired: u32,
+    /// Whether a shard has half of what may wait for readers, and whether all have too much.
+    is_half_full: bool,
     is_crowded: bool,
     /// How often it has looked for the shard that is to evict, since its last eviction.
     turns: u32,
@@ -172,6 +174,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             due: Due::new(),
             drains: 0,
             retired: 0,
+            is_half_full: false,
             is_crowded: false,
             turns: 0,
         }
@@ -211,6 +214,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         self.retired += 1;
         let due = &mut self.due;
         locked.collect(FREED_PER_RETIRED, |node| due.push(node));
+        self.is_half_full |= locked.is_half_full();
         self.is_crowded |= self.core.is_crowded(index);
         if self.core.listener.is_some() {
             self.later.get_or_insert_default().removed.push((left.node, cause));
@@ -581,14 +585,16 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
     /// much waits.
     #[inline(always)]
     fn drive(&self) {
-        /// The number of entries that a thread retires between two calls. Each call may interrupt all
-        /// processors that run this program: with 256, insertions on two took a tenth longer.
-        const INTERVAL: u32 = 1024;
+        /// The number of entries that a thread retires between two calls: the smaller one if half of
+        /// what may wait for readers does. Each call may interrupt all processors that run this
+        /// program: with 256, insertions on two took a tenth longer.
+        const MIN_INTERVAL: u32 = 256;
+        const MAX_INTERVAL: u32 = 1024;
         let retired = RETIRED.with(|retired| {
             retired.set(retired.get() + self.retired);
             retired.get()
         });
-        if retired >= INTERVAL {
+        if retired >= MAX_INTERVAL || (retired >= MIN_INTERVAL && self.is_half_full) {
             RETIRED.with(|retired| retired.set(0));
             clock::drive();
         }

@@ -652,8 +652,8 @@ impl<K, V, S, L: Lifespan> Drop for Core<K, V, S, L> {
                     // SAFETY: not freed yet.
                     self.pass_on(unsafe { node.as_ref() }, RemovalCause::Explicit);
                 }
-                // A panic in a destructor does not keep the others from being freed. The memory goes
-                // to the allocator: see `recycle::free_of_many`.
+                // A panic in a destructor does not keep the others from being freed. The memory
+                // goes to the allocator: see `recycle::free_of_many`.
                 // SAFETY: this thread alone uses the cache, and each node is freed once.
                 contain(|| drop(unsafe { Box::from_raw(node.as_ptr()) }));
             });

@@ -585,8 +585,8 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
     /// much waits.
     #[inline(always)]
     fn drive(&self) {
-        /// The number of entries that a thread retires between two calls: the smaller one if half of
-        /// what may wait for readers does. Each call may interrupt all processors that run this
+        /// The number of entries that a thread retires between two calls: the smaller one if half
+        /// of what may wait for readers does. Each call may interrupt all processors that run this
         /// program: with 256, insertions on two took a tenth longer.
         const MIN_INTERVAL: u32 = 256;
         const MAX_INTERVAL: u32 = 1024;

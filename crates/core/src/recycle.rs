@@ -52,9 +52,9 @@ pub unsafe fn free(memory: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// Frees the memory of a node, like all of its table's. Leaves it to the allocator: nodes of a large
-/// table lie far apart, and a small table whose nodes this thread takes from them would need many
-/// pages. (Dependent lookups in 2^12 entries then took 1.4 times as long.)
+/// Frees the memory of a node when all nodes of its table are freed. Leaves it to the allocator:
+/// nodes of a large table lie far apart, and a small table whose nodes this thread takes from them
+/// would need many pages. (Dependent lookups in 2^12 entries then took 1.4 times as long.)
 ///
 /// # Safety
 ///

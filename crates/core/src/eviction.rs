@@ -53,9 +53,10 @@
 //! `relativist_cache::Cache` applies the policy to single entries, by their weights, and remembers
 //! as many ghosts as it has entries. Its classes begin at powers of four, and all entries of a
 //! class count as equally heavy ([`worth_of_entry`]): its weights have no headers. The worth of a
-//! hit is the inverse of the weight to the power of 5/8: fewer requests miss than with the root,
-//! and fewer bytes than with the weight itself. New entries have a thirty-second of that worth,
-//! because a ghost that comes back corrects what was evicted too early.
+//! hit is the inverse of the weight to the power of 3/8, so that few bytes miss. That of a new
+//! entry is the inverse to the power of 3/4, so that few requests miss: most new entries are never
+//! requested again, and heavy ones would displace many others until then. It is far less than a
+//! hit's, because a ghost that comes back corrects what was evicted too early.
 
 use std::array;
 
@@ -78,8 +79,8 @@ pub enum EvictFor {
 /// The worth of a hit, in that of a new item.
 const PROBATION: u64 = 4;
 
-/// The same for an entry of a `relativist_cache::Cache`.
-const ENTRY_PROBATION: u32 = 32;
+/// The same for an entry of a `relativist_cache::Cache` whose weight is 1 (up to 3).
+const UNWEIGHED_PROBATION: u32 = 32;
 
 /// The maximum number of visits to an item's credit; more gain nothing (.2822 at 1 % with 7, .2818
 /// with 15, .2847 with 3).
@@ -178,24 +179,28 @@ impl Default for MeanSizes {
 }
 
 /// The worth of an entry of a `relativist_cache::Cache` in a queue, whose weight takes the place of
-/// the size: the inverse of the weight to the power of 5/8, and a thirty-second of that for new
-/// entries, but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
+/// the size: the inverse of the weight to the power of 3/8, and to the power of 3/4 for new entries,
+/// but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
 #[inline]
 pub fn worth_of_entry(queue: usize) -> u32 {
     WORTH_OF_ENTRY[queue]
 }
 
 const WORTH_OF_ENTRY: [u32; QUEUES] = {
-    /// 2^30, divided by 2 to the power of 0, 1/4, 2/4 and 3/4.
-    const QUARTERS: [u32; 4] = [1 << 30, 902_905_651, 759_250_125, 638_450_708];
+    /// Returns 2^30, divided by this power of 2^(1/4), but at least 1.
+    const fn divided(quarters: usize) -> u32 {
+        const QUARTERS: [u32; 4] = [1 << 30, 902_905_651, 759_250_125, 638_450_708];
+        let worth = if quarters < 4 * 31 { QUARTERS[quarters % 4] >> (quarters / 4) } else { 0 };
+        if worth > 0 { worth } else { 1 }
+    }
     let mut worth = [0; QUEUES];
     let mut class = 0;
     while class < CLASSES {
-        // Weights of the next class are four times as large: 2^(2 * 5/8) is 2^(5/4).
-        let quarters = 5 * class;
-        let hit = QUARTERS[quarters % 4] >> (quarters / 4);
-        let new = hit / ENTRY_PROBATION;
-        worth[2 * class] = if new > 0 { new } else { 1 };
+        // Weights of the next class are four times as large: to the power of 3/8 that is 2^(3/4).
+        let hit = divided(3 * class);
+        // An eighth for an entry of weight 1, so a 64th at a weight of 256.
+        let new = divided(4 * 3 + 6 * class);
+        worth[2 * class] = if class == 0 { hit / UNWEIGHED_PROBATION } else { new };
         worth[2 * class + 1] = hit;
         class += 1;
     }
@@ -260,13 +265,15 @@ mod tests {
     #[test]
     fn the_worth_of_an_entry_falls_with_its_weight() {
         assert_eq!(worth_of_entry(1), 1 << 30);
+        assert_eq!(worth_of_entry(0), 1 << 25);
         for class in 1..CLASSES {
             let [lighter, heavier, new] = [2 * class - 1, 2 * class + 1, 2 * class].map(worth_of_entry);
-            assert!(lighter > heavier && heavier > new && new > 0);
-            if class < 16 {
-                let factor = f64::from(lighter) / f64::from(heavier);
-                assert!((factor / 4_f64.powf(0.625) - 1.0).abs() < 0.01, "{class}: {factor}");
-                assert!((f64::from(heavier) / f64::from(new) / 32.0 - 1.0).abs() < 0.01, "{class}");
+            assert!(lighter > heavier && heavier / 8 >= new && new > 0);
+            let factor = f64::from(lighter) / f64::from(heavier);
+            assert!((factor / 4_f64.powf(0.375) - 1.0).abs() < 0.01, "{class}: {factor}");
+            if class < 12 {
+                let factor = f64::from(new) / f64::from(worth_of_entry(2 * class + 2));
+                assert!((factor / 4_f64.powf(0.75) - 1.0).abs() < 0.01, "{class}: {factor}");
             }
         }
     }

@@ -179,8 +179,8 @@ impl Default for MeanSizes {
 }
 
 /// The worth of an entry of a `relativist_cache::Cache` in a queue, whose weight takes the place of
-/// the size: the inverse of the weight to the power of 3/8, and to the power of 3/4 for new entries,
-/// but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
+/// the size: the inverse of the weight to the power of 3/8, and to the power of 3/4 for new
+/// entries, but at least 1. The largest is 2^30, so that an entry can be stamped with 32 bits.
 #[inline]
 pub fn worth_of_entry(queue: usize) -> u32 {
     WORTH_OF_ENTRY[queue]

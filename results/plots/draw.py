@@ -32,10 +32,10 @@ class Picture:
 PICTURES = [
     Picture(
         file="maps.svg",
-        run="2026-11-27-xeon-2-cores",
+        run="2026-11-29-xeon-2-cores",
         threads="1",
         title="Nanoseconds per operation and thread, u64 to u64: shorter is better.",
-        footer="Intel Xeon (family 6, model 167), one thread on two virtual cores, 2026-11-27. Medians; a guard or lock per operation.",
+        footer="Intel Xeon (Emerald Rapids), one thread on two virtual cores, 2026-11-29. Medians; a guard or lock per operation.",
         tables=[
             ("relativist flat", "FlatMap"),
             ("relativist", "HashMap"),
@@ -49,16 +49,16 @@ PICTURES = [
             ("hit", "", "hits"),
             ("dependent", "", "dependent lookups"),
             ("miss", "", "misses"),
-            ("matrix", "uniform 50 % updates", "50 % updates"),
+            ("matrix", "uniform, 50 % updates", "50 % updates"),
         ],
         cut=6,
     ),
     Picture(
         file="caches.svg",
-        run="2026-11-28-epyc-zen3-2-cores",
+        run="2026-11-29-xeon-2-cores",
         threads="2",
         title="Nanoseconds per operation, two threads, u64 to u64: shorter is better.",
-        footer="AMD EPYC (Zen 3), two threads on two virtual cores, 2026-11-28. Medians.",
+        footer="Intel Xeon (Emerald Rapids), two threads on two virtual cores, 2026-11-29. Medians.",
         tables=[("relativist", "Cache"), ("quick_cache", "quick_cache"), ("foyer", "foyer"), ("moka", "moka")],
         ours=1,
         panels=[

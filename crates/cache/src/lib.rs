@@ -28,6 +28,7 @@ use relativist_testing as _;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod array;
 mod background;
 mod builder;
 mod cause;

@@ -21,6 +21,7 @@ use relativist_core::prefetch::prefetch_for_write;
 use relativist_core::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed, fence_after_exchange};
 use relativist_rcu::{Guard, clock};
 
+use super::array::Array;
 use super::cause::RemovalCause;
 use super::flight::Flight;
 use super::node::{Indexed, Lifespan, Node, NodePtr};
@@ -273,18 +274,24 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         fence_after_exchange();
     }
 
+    #[inline(always)]
+    fn array(&self) -> Array<'_, Node<K, V, L>> {
+        // SAFETY: this holds the lock.
+        unsafe { self.table.locked() }
+    }
+
     /// Returns the entry that has the key, if it is the one that was found when keys were compared.
     #[inline(always)]
     pub(super) fn verify(&self, hash: Hash, compared: &mut Compared<K, V, L>) -> Verified<K, V, L> {
         let Compared { found, different } = compared;
         let mut is_compared = true;
-        let is_found = |node: NodePtr<K, V, L>| {
+        let is_found = |node: &Node<K, V, L>| {
+            let node = NonNull::from(node);
             let is_found = *found == Some(node);
             is_compared &= is_found || different.as_mut().is_some_and(|different| different.has(node));
             is_found
         };
-        // SAFETY: this holds the lock.
-        let found = unsafe { self.table.find_locked(hash, is_found) };
+        let found = self.array().find(hash, is_found);
         if found.is_some() || is_compared { Ok(found) } else { Err(Uncompared) }
     }
 
@@ -324,7 +331,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     ) -> NodePtr<K, V, L> {
         let node = self.add(node, hash, weight, 0);
         // SAFETY: this holds the lock. The node stays alive until it is retired.
-        unsafe { self.table.insert(hash, node) };
+        unsafe { self.array().insert(hash, node) };
         change(&self.shard.weight, |sum| sum + weight);
         change(&self.shard.len, |len| len + 1);
         self.fit(guard);
@@ -357,7 +364,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         let node = self.add(node, hash, weight, left.visits);
         // SAFETY: this holds the lock, and the old one is in the table. The new one stays alive
         // until it is retired.
-        unsafe { self.table.replace(hash, old, node) };
+        unsafe { self.array().replace(hash, old, node) };
         change(&self.shard.weight, |sum| sum - left.weight + weight);
         (node, left)
     }
@@ -373,7 +380,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
     pub(super) fn remove(&mut self, node: NodePtr<K, V, L>, guard: &Guard) -> Option<LeftOf<K, V, L>> {
         let hash = self.hash_of(node)?;
         // SAFETY: this holds the lock. It is in a queue, so it is in the table.
-        let is_removed = unsafe { self.table.remove(hash, node) };
+        let is_removed = unsafe { self.array().remove(hash, node) };
         debug_assert!(is_removed);
         // SAFETY: it is alive.
         let left = self.state.queues.remove(unsafe { node.as_ref() }.index());
@@ -408,7 +415,6 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         bound: Option<u32>,
         now: Option<u64>,
         is_in_use: impl Fn(&V) -> bool,
-        guard: &Guard,
     ) -> Result<Evicted<K, V, L>, NoneToEvict> {
         if let Some(left) = self.pop_detached() {
             return Ok((left, RemovalCause::Explicit));
@@ -421,7 +427,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
         })?;
         let left = popped.left;
         // SAFETY: this holds the lock. It was in a queue, so it is in the table.
-        let is_removed = unsafe { self.table.remove(left.hash, left.node) };
+        let is_removed = unsafe { self.array().remove(left.hash, left.node) };
         debug_assert!(is_removed);
         self.gone(&left);
         if popped.has_expired {
@@ -433,7 +439,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
             }
         }
         if let Some(hash) = self.state.queues.prefetch(popped.queue) {
-            self.table.array(guard).prefetch(hash);
+            self.array().prefetch(hash);
         }
         Ok((left, if popped.has_expired { RemovalCause::Expired } else { RemovalCause::Size }))
     }

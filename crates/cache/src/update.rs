@@ -275,7 +275,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         now: Option<u64>,
         is_in_use: impl Fn(&V) -> bool,
     ) -> Result<(), NoneToEvict> {
-        let (left, cause) = locked.evict(kept, bound, now, is_in_use, &self.guard)?;
+        let (left, cause) = locked.evict(kept, bound, now, is_in_use)?;
         self.reservation.held += left.weight;
         self.left(locked, index, &left, cause);
         Ok(())

@@ -60,13 +60,13 @@ counters! {
     total_connections,
     /// Connections refused because there were too many.
     rejected_connections,
-    /// Keys asked for by `get`, `gets`, and `mg` without `T`.
+    /// Keys asked for by `get`, `gets`, and `mg`, except those in `cmd_touch`.
     cmd_get,
     /// Stores attempted.
     cmd_set,
     /// `flush_all` commands.
     cmd_flush,
-    /// Keys asked for by `touch`, `gat`, `gats`, and `mg` with `T`.
+    /// Keys asked for by `touch`, `gat`, `gats`; keys found or created by `mg` with `T`.
     cmd_touch,
     /// `me` commands.
     cmd_meta,

@@ -39,14 +39,19 @@ const CHUNK: usize = 32;
 /// Neighbours that together have at most this many entries are joined.
 const FEW: usize = CHUNK / 2;
 
+/// How many empty chunks a shard keeps that has few entries.
+const MAX_SPARE: usize = 8;
+
 /// The index of no entry, and the number of no chunk.
 const NONE: u32 = u32::MAX;
 
 /// The queues of a shard, and what they know about its entries, whose nodes are of type `N`.
 pub(super) struct Queues<N> {
     chunks: Chunks<N>,
-    /// The first of the unused chunks, which are linked.
-    unused: u32,
+    /// The numbers of all chunks that are in no queue, and of some that were freed.
+    unused: Vec<u32>,
+    /// The number of chunks in queues.
+    queued: usize,
     lists: [List; eviction::QUEUES],
     /// A bit for each list that is not empty.
     occupied: u64,
@@ -186,7 +191,8 @@ impl<N: Indexed> Queues<N> {
     pub(super) fn new() -> Self {
         Self {
             chunks: Vec::new(),
-            unused: NONE,
+            unused: Vec::new(),
+            queued: 0,
             lists: [EMPTY; eviction::QUEUES],
             occupied: 0,
             level: 0,
@@ -448,20 +454,16 @@ impl<N: Indexed> Queues<N> {
     /// Appends a chunk to a queue.
     #[cold]
     fn add_chunk(&mut self, queue: usize) -> u32 {
-        if self.unused == NONE {
-            self.unused = u32::try_from(self.chunks.len()).expect("fewer chunks than entries");
-            assert!(self.unused < NONE / CHUNK as u32, "fewer entries than 2^32");
+        let number = self.take_unused().unwrap_or_else(|| {
+            let number = u32::try_from(self.chunks.len()).expect("fewer chunks than entries");
+            assert!(number < NONE / CHUNK as u32, "fewer entries than 2^32");
             self.chunks.push(Box::new(Chunk::new()));
-        }
-        let number = self.unused;
-        let previous = std::mem::replace(&mut self.lists[queue].last, number);
-        let chunk = self.chunk(number);
-        let unused = std::mem::replace(&mut chunk.next, NONE);
-        (chunk.previous, chunk.queue) = (previous, queue as u8);
-        self.unused = unused;
-        if previous != NONE {
-            self.chunk(previous).next = number;
-        }
+            number
+        });
+        self.queued += 1;
+        self.chunk(number).queue = queue as u8;
+        self.link(queue, self.lists[queue].last, number);
+        self.link(queue, number, NONE);
         number
     }
 
@@ -499,24 +501,72 @@ impl<N: Indexed> Queues<N> {
         entry
     }
 
+    /// Returns the number of an unused chunk.
+    fn take_unused(&mut self) -> Option<u32> {
+        while let Some(number) = self.unused.pop() {
+            if (number as usize) < self.chunks.len() {
+                return Some(number);
+            }
+        }
+        None
+    }
+
     /// Takes an empty chunk out of its queue.
     #[cold]
     fn unlink(&mut self, number: u32) {
-        let unused = std::mem::replace(&mut self.unused, number);
         let chunk = self.chunk(number);
         chunk.used = 0;
-        let (queue, previous) = (usize::from(chunk.queue), chunk.previous);
-        let next = std::mem::replace(&mut chunk.next, unused);
-        if let Some(previous) = self.chunks.get_mut(previous as usize) {
-            previous.next = next;
-        }
-        match self.chunks.get_mut(next as usize) {
-            Some(next) => next.previous = previous,
-            None => self.lists[queue].last = previous,
-        }
+        let (queue, previous, next) = (usize::from(chunk.queue), chunk.previous, chunk.next);
+        self.link(queue, previous, next);
         if previous == NONE {
             let first = self.first_of(next);
             self.set_first(queue, first);
+        }
+        self.unused.push(number);
+        self.queued -= 1;
+        while self.chunks.len() > 2 * self.queued + MAX_SPARE {
+            self.free_chunk();
+        }
+    }
+
+    /// Frees the memory of an unused chunk. The last chunk takes its number.
+    fn free_chunk(&mut self) {
+        let last = self.chunks.len() as u32 - 1;
+        if self.chunk(last).len > 0 {
+            let number = self.take_unused().expect("fewer chunks are in queues than there are");
+            self.chunks.swap(number as usize, last as usize);
+            self.renumber(last, number);
+        }
+        // If its number is among the unused ones, it is skipped there.
+        self.chunks.pop();
+    }
+
+    /// Leads to a chunk, and to its entries, by another number than the old one.
+    fn renumber(&mut self, old: u32, number: u32) {
+        let chunk = self.chunk(number);
+        let (queue, previous, next) = (usize::from(chunk.queue), chunk.previous, chunk.next);
+        for (place, entry) in chunk.places.iter().enumerate() {
+            if let Some(entry) = entry {
+                // SAFETY: the node lives until its entry has left.
+                unsafe { entry.node.as_ref() }.set_index(index_of(number, place));
+            }
+        }
+        self.link(queue, previous, number);
+        self.link(queue, number, next);
+        let (first, place) = place_of(self.lists[queue].first);
+        if first == old {
+            self.lists[queue].first = index_of(number, place);
+        }
+    }
+
+    /// Makes two chunks of a queue neighbours. The one before may be none, or the one after.
+    fn link(&mut self, queue: usize, before: u32, after: u32) {
+        if before != NONE {
+            self.chunk(before).next = after;
+        }
+        match after {
+            NONE => self.lists[queue].last = before,
+            after => self.chunk(after).previous = before,
         }
     }
 
@@ -551,10 +601,10 @@ impl<N: Indexed> Queues<N> {
             chunk.used += 1;
         }
         chunk.len = chunk.used;
-        self.unlink(next);
         if place_of(first).0 == number {
             self.set_first(queue, index_of(number, 0));
         }
+        self.unlink(next);
     }
 }
 
@@ -714,7 +764,7 @@ mod tests {
         }
     }
 
-    /// Whatever is removed, chunks are not mostly empty.
+    /// Whatever is removed, chunks are not mostly empty, and most are not unused.
     #[test]
     fn chunks_with_few_entries_are_joined() {
         let nodes = nodes(100 * CHUNK);
@@ -725,7 +775,7 @@ mod tests {
         assert!(used(&queues) <= 100 / (FEW / 2), "{}", used(&queues));
         let left: Vec<_> = std::iter::from_fn(|| pop(&mut queues, |_| false).0.ok()).collect();
         assert_eq!(left, Vec::from_iter((0..100).map(|chunk| chunk * CHUNK)));
-        // Their memory is used again.
+        assert_eq!(queues.chunks.len(), MAX_SPARE);
         nodes.iter().for_each(|node| add(&mut queues, node, 1, 0));
         assert_eq!(queues.chunks.len(), 100);
     }

@@ -398,7 +398,7 @@ impl<'c, K, V, L: Lifespan> Locked<'c, K, V, L> {
 
     /// Resizes the table if its entries need another size, or goes on with that.
     #[inline(always)]
-    fn fit(&self, guard: &Guard) {
+    pub(super) fn fit(&self, guard: &Guard) {
         let hash = |node: NodePtr<K, V, L>| self.hash_of(node).expect("it is in a queue");
         // SAFETY: nodes in the table are alive.
         let prefetch_hash = |node: NodePtr<K, V, L>| self.state.queues.prefetch_hash(unsafe { node.as_ref() }.index());

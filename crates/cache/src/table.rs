@@ -103,7 +103,8 @@ impl<N> Table<N> {
         let is_sparse = len < room / 8 && array.bits() > MIN_BITS;
         if array.is_filling() || len > room || is_sparse {
             cold_path();
-            let wanted = if is_sparse { len * 2 } else { room * 2 };
+            // A part of a much smaller table would have too many buckets.
+            let wanted = if is_sparse { (room / 8).max(len * 2) } else { room * 2 };
             // SAFETY: guaranteed by the caller.
             if array.is_filling() || unsafe { self.begin(array, wanted) } {
                 // SAFETY: as above.
@@ -274,6 +275,28 @@ mod tests {
             }
         }
         assert_eq!(table.array(&read()).bits(), MIN_BITS);
+    }
+
+    /// No update walks through many buckets, even if the table is much too large.
+    #[test]
+    fn empty_tables_shrink_in_steps() {
+        let table = Table::<u64>::new().unwrap();
+        let nodes: Vec<u64> = (0..20_000).collect();
+        // SAFETY: no other thread has the table, and nodes live until the end of the test.
+        let fit = |len| unsafe { table.fit(len, |node| hash(*node.as_ref()), |_| {}, &read()) };
+        for (before, node) in nodes.iter().enumerate() {
+            // SAFETY: as above. The key is new.
+            unsafe { table.locked().insert(hash(*node), NonNull::from(node)) };
+            fit(before + 1);
+        }
+        let buckets = table.array(&read()).len();
+        for node in &nodes {
+            // SAFETY: as above.
+            assert!(unsafe { table.locked().remove(hash(*node), NonNull::from(node)) });
+        }
+        let is_large = |_: &u64| table.array(&read()).bits() > MIN_BITS;
+        let steps = (1..).take_while(is_large).inspect(|_| fit(0)).last().unwrap();
+        assert!(steps >= buckets as u64 / (8 * STEP), "{buckets} buckets in {steps} steps");
     }
 
     /// Both arrays are freed: sanitizers find it.

@@ -376,6 +376,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         let mut locked = self.core.lock(index);
         let is_in_use = self.core.is_in_use.filter(|_| spares).unwrap_or(|_| false);
         let evicted = self.evict_unused(&mut locked, index, (None, None), now, is_in_use);
+        locked.fit(&self.guard);
         locked.unlock();
         self.reservation.release();
         evicted.is_ok()

@@ -249,7 +249,9 @@ fn explore(&(name, effect, operation): &Operation, resizing_to: Option<usize>) -
 #[test]
 fn the_table_survives_each_panic() {
     for resizing_to in [None, Some(16), Some(2)] {
-        let panics: u64 = OPERATIONS.iter().map(|operation| explore(operation, resizing_to)).sum();
-        assert!(panics >= 25, "only {panics} calls of user code");
+        // AddressSanitizer would find leaks that are documented.
+        let is_checked = |operation: &&Operation| operation.1 != Leaks || !cfg!(relativist_sanitizer = "address");
+        let panics: u64 = OPERATIONS.iter().filter(is_checked).map(|operation| explore(operation, resizing_to)).sum();
+        assert!(panics >= 20, "only {panics} calls of user code");
     }
 }

@@ -28,7 +28,7 @@ use relativist_bucket as bucket;
 use relativist_core::hint::cold_path;
 use relativist_core::sync::{Acquire, AtomicBool, AtomicU32, AtomicU64, Backoff, Relaxed, Release, yield_now};
 use relativist_core::unwind::contain;
-use relativist_rcu::{Guard, read};
+use relativist_rcu::{Guard, is_reading, read};
 
 use super::TooHeavy;
 use super::background::{self, Swept};
@@ -366,11 +366,12 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     /// background.
     fn wait_for_background(&self) {
         let mut backoff = Backoff::new();
-        // A destructor or a listener would perhaps wait for itself.
+        // A destructor or a listener would perhaps wait for itself, and what another thread frees
+        // may wait until this one has left its read sections.
         // Acquire: pairs with the Release in `in_background`: what destructors did is seen. Threads
         // count before they lock the shard from which they take entries.
         // litmus: cache-drained
-        while !is_in_user_code() && self.background.load(Acquire) > 0 {
+        while !is_in_user_code() && !is_reading() && self.background.load(Acquire) > 0 {
             backoff.wait();
         }
     }
@@ -441,15 +442,19 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         free_all();
     }
 
-    /// Frees some detached entries, so that they make room before others are evicted.
+    /// Frees detached entries, so that they make room for one of this weight before others are
+    /// evicted.
     #[inline(always)]
-    fn free_some_detached(&self) {
+    fn free_some_detached(&self, weight: u64) {
         // Relaxed: a heuristic.
-        if self.has_detached.load(Relaxed) {
+        while self.has_detached.load(Relaxed) {
             cold_path();
             let is_freed = |index| self.update().free_detached(index, SLICE) > 0;
             if !(0..self.shards.len()).any(is_freed) {
                 self.has_detached.store(false, Relaxed);
+            }
+            if self.limit.has_room(weight) {
+                break;
             }
         }
     }
@@ -540,7 +545,7 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
         let core = self.core;
         let Made { hash, weight, .. } = made;
         let index = core.shard_of(hash);
-        core.free_some_detached();
+        core.free_some_detached(weight);
         // All code of the user, before this thread holds any room.
         let now = core.now();
         let mut compared = self.compare_for(&mut made);

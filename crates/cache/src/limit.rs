@@ -34,6 +34,12 @@ impl Limit {
         self.capacity.load(Acquire)
     }
 
+    /// Returns whether there is room for this weight now.
+    pub(super) fn has_room(&self, weight: u64) -> bool {
+        // Relaxed: a heuristic.
+        self.room.load(Relaxed) >= weight
+    }
+
     /// Takes room for this weight, unless there is less.
     #[inline]
     pub(super) fn try_take(&self, weight: u64) -> bool {

@@ -320,3 +320,16 @@ fn invalidated_entries_make_room() {
         cache.invalidate_all();
     }
 }
+
+/// Also for an entry that needs the room of many.
+#[test]
+fn invalidated_entries_make_room_for_heavy_ones() {
+    for round in 0..20 {
+        let cache = Cache::builder().capacity(100_000).weigher(|_: &u64, &weight: &u64| weight).build();
+        (0..20_000).for_each(|key| cache.insert(key, 5));
+        cache.invalidate_all();
+        (0..100).for_each(|n| cache.insert(100_000 + 1000 * round + n, 1));
+        cache.insert(200_000, 90_000);
+        assert_eq!((cache.len(), cache.stats().evictions), (101, 0), "round {round}");
+    }
+}

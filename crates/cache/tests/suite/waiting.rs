@@ -1,7 +1,7 @@
 //! What readers may still have is bounded by its weight.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -104,6 +104,31 @@ fn a_thread_with_a_guard_does_not_wait() {
     drop(guard);
     cache.run_pending_tasks();
     assert_eq!(alive.weight(), MIB);
+}
+
+/// A destructor in the background waits until a reader has left. The reader does not wait for it.
+#[test]
+fn a_thread_with_a_guard_does_not_wait_for_the_background() {
+    struct Slow(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            // Returns when the sender is dropped.
+            let _ = self.1.lock().unwrap().recv();
+        }
+    }
+    let (begin, begun) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    let cache = Cache::new(10);
+    cache.insert(1, Arc::new(Slow(begin, Mutex::new(left))));
+    cache.invalidate(&1);
+    begun.recv_timeout(patience()).expect("it is dropped in the background");
+    let guard = relativist_cache::read();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || is_done.recv_timeout(patience()).map_err(|_| drop(leave)));
+    cache.run_pending_tasks();
+    done.send(()).expect("it did not wait");
+    drop(guard);
 }
 
 /// A reader stays while more expires than may wait. The background thread goes on, also for other

@@ -20,8 +20,8 @@ use super::{AnyCore, Cache};
 /// The number of entries for which it pays to have another shard.
 const ENTRIES_PER_SHARD: u64 = 256;
 
-/// The number of entries that a shard should not exceed: when its table grows, an insertion moves
-/// them all, which takes some milliseconds.
+/// The number of entries that a shard should not exceed: the array of its table is allocated and
+/// freed as a whole, which would take some milliseconds.
 const MAX_ENTRIES_PER_SHARD: u64 = 1 << 17;
 
 /// An update has a bit for each shard.
@@ -93,8 +93,8 @@ impl<K, V, S> Builder<K, V, S> {
     ///
     /// The only use is the number of shards. Fewer entries have fewer of them, so that each has
     /// enough entries to choose from when it evicts. (With a weigher this hardly matters: shards
-    /// with few entries choose together.) Millions of entries have more, so that each grows in less
-    /// time. The tables grow as needed.
+    /// with few entries choose together.) Millions of entries have more, so that the arrays of
+    /// their tables are smaller. The tables grow as needed.
     #[doc(alias = "initial_capacity")]
     pub fn estimated_entries(mut self, entries: u64) -> Self {
         self.estimated_entries = Some(entries);

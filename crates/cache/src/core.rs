@@ -116,6 +116,8 @@ pub(super) struct Made<K, V, L> {
     pub(super) node: Box<Node<K, V, L>>,
     hash: bucket::Hash,
     weight: u64,
+    /// Whether its lifetime is that of an entry that replaces another one.
+    is_update: bool,
 }
 
 /// An entry that was not inserted.
@@ -262,8 +264,11 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     }
 
     fn share_most_waiting(&self) {
+        // Calls have an order, so the last one sees the last capacity.
+        let locked = self.lock(0);
         let share = self.most_waiting() / self.shards.len() as u64;
         self.shards.iter().for_each(|shard| shard.set_most_retired(share));
+        locked.unlock();
     }
 
     /// Returns whether too much weight waits for readers, of which some is in this shard.
@@ -506,7 +511,7 @@ where
     pub(super) fn make(&self, hash: bucket::Hash, key: K, value: V) -> Made<K, V, L> {
         let weight = self.weigh(&key, &value);
         let times = self.expiry.as_ref().map_or(Times::NEVER, |expiry| expiry.times(&key, &value, None));
-        Made { node: Node::new(key, value, times), hash, weight }
+        Made { node: Node::new(key, value, times), hash, weight, is_update: false }
     }
 
     /// Puts an entry into the cache, in place of one with the same key. Returns it if it is heavier
@@ -552,7 +557,8 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
         loop {
             let mut locked = core.lock(index);
             locked.prefetch_for(hash, weight);
-            let Ok(old) = locked.verify(hash, &mut compared) else {
+            let verified = locked.verify(hash, &mut compared).ok();
+            let Some(old) = verified.filter(|old| old.is_some() || !made.is_update) else {
                 locked.unlock();
                 self.reservation.release();
                 compared = self.compare_for(&mut made);
@@ -600,20 +606,22 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
     /// Compares the key of a node that is about to be inserted, outside of locks. Sets the lifetime
     /// of an entry that replaces another one, if that depends on it.
     #[inline(always)]
-    fn compare_for(&self, Made { node, hash, .. }: &mut Made<K, V, L>) -> Compared<K, V, L>
+    fn compare_for(&self, Made { node, hash, is_update, .. }: &mut Made<K, V, L>) -> Compared<K, V, L>
     where
         K: Eq,
     {
-        if !self.core.table(*hash).array(self.guard()).may_have(*hash) {
+        if !self.core.table(*hash).array(self.guard()).may_have(*hash) && !*is_update {
             return Compared::with_none();
         }
         let compared = self.compare(*hash, &node.key);
         let expiry = self.core.expiry.as_ref().filter(|expiry| expiry.after_update.is_some());
-        if let Some((expiry, found)) = expiry.zip(compared.found) {
+        if let Some(expiry) = expiry.filter(|_| *is_update || compared.found.is_some()) {
             // SAFETY: found under the guard.
-            let found = unsafe { found.as_ref() };
-            let replaced = self.core.is_alive(found, Purpose::Peek).then(|| expiry.time_left(found));
+            let found = compared.found.map(|found| unsafe { found.as_ref() });
+            let replaced = found.filter(|found| self.core.is_alive(found, Purpose::Peek));
+            let replaced = replaced.map(|replaced| expiry.time_left(replaced));
             node.lifespan = L::new(expiry.times(&node.key, &node.value, replaced));
+            *is_update = found.is_some();
         }
         compared
     }

@@ -481,9 +481,10 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         }
     }
 
-    /// Waits for readers, unless the thread is one, and frees what has been retired.
+    /// Waits for readers, unless the thread is one or must not wait, and frees what has been
+    /// retired.
     pub(super) fn free_all_retired(core: &Core<K, V, S, L>) {
-        if is_reading() {
+        if is_reading() || background::is_current() {
             return;
         }
         wait_for_readers();

@@ -326,3 +326,23 @@ fn a_deadline_that_a_read_has_set_is_kept() {
     wait_until("those that were read to be freed", || cache.len() == 50);
     assert_eq!(cache.peek(&60), Some(60));
 }
+
+/// The entry that an insertion was about to replace is removed meanwhile.
+#[test]
+fn the_lifetime_of_an_update_needs_an_entry() {
+    let own = Arc::new(Mutex::new(None::<Cache<u32, u32>>));
+    let its_own = Arc::clone(&own);
+    let cache = Cache::builder()
+        .expire_after(|_, _| Some(10 * SECOND))
+        .expire_after_update(move |key, _, _| {
+            its_own.lock().unwrap().as_ref().unwrap().remove(key);
+            Some(1000 * SECOND)
+        })
+        .build();
+    *own.lock().unwrap() = Some(cache.clone());
+    cache.insert(1, 1);
+    cache.insert(1, 2);
+    assert!(cache.remaining_lifetime(&1).unwrap() <= 10 * SECOND);
+    // The cache would keep itself.
+    own.lock().unwrap().take();
+}

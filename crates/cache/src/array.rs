@@ -17,6 +17,7 @@ use relativist_bucket::{Hash, Slots, Tag, Word};
 use relativist_core::memory;
 use relativist_core::prefetch::{prefetch, prefetch_for_write};
 use relativist_core::sync::{Acquire, AtomicBits, AtomicPtr, Relaxed, Release};
+use relativist_rcu::Guard;
 
 /// Bounds on the binary logarithm of the number of buckets. A shift needs at least one bit.
 pub(super) const MIN_BITS: u32 = 1;
@@ -213,20 +214,56 @@ impl<'a, N: 'a> Array<'a, N> {
     ///
     /// No thread uses the array any more, and it is freed once.
     pub(super) unsafe fn free(self) {
-        if self.is_filling() {
-            // SAFETY: guaranteed by the caller.
-            unsafe { self.source().free() };
-        }
-        for bucket in 0..self.len() {
-            // Relaxed: no other thread uses the array.
-            let mut later = self.part(bucket).group.later.load(Relaxed);
-            while let Some(segment) = NonNull::new(later) {
-                // SAFETY: it was a box, and no other thread uses it.
-                let segment = unsafe { Box::from_raw(segment.as_ptr()) };
-                // Relaxed: as above.
-                later = segment.group.later.load(Relaxed);
+        // SAFETY: guaranteed by the caller. Later segments of buckets that were moved are freed
+        // after a grace period.
+        unsafe {
+            if self.is_filling() {
+                // Relaxed: no other thread uses the array.
+                let moved = self.moved().load(Relaxed);
+                (self.source_bucket(moved)..self.source().len()).for_each(|bucket| self.source().free_later(bucket));
+                self.source().free_memory();
             }
-            #[cfg(relativist_loom)]
+            (0..self.len()).for_each(|bucket| self.free_later(bucket));
+            self.free_memory();
+        }
+    }
+
+    /// Frees the later segments of a bucket.
+    ///
+    /// # Safety
+    ///
+    /// No thread uses them any more, and they are freed once.
+    unsafe fn free_later(self, bucket: usize) {
+        // Relaxed: no other thread uses them.
+        let later = self.part(bucket).group.later.load(Relaxed);
+        if let Some(segment) = NonNull::new(later) {
+            // SAFETY: guaranteed by the caller.
+            unsafe { free_segments::<N>(segment.cast()) };
+        }
+    }
+
+    /// Frees the later segments of a bucket whose entries were moved, after a grace period.
+    ///
+    /// # Safety
+    ///
+    /// Readers that begin later do not use the bucket, and this is called once.
+    pub(super) unsafe fn retire_later(self, bucket: usize, guard: &Guard) {
+        // Relaxed: the caller holds the lock under which it is written.
+        let later = self.part(bucket).group.later.load(Relaxed);
+        if let Some(segment) = NonNull::new(later) {
+            // SAFETY: guaranteed by the caller.
+            unsafe { guard.defer_raw(segment.cast(), size_of::<Segment<N>>(), free_segments::<N>) };
+        }
+    }
+
+    /// Frees the array, but not the later segments of its buckets.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Array::free`].
+    pub(super) unsafe fn free_memory(self) {
+        #[cfg(relativist_loom)]
+        for bucket in 0..self.len() {
             // SAFETY: valid, and not used again. Loom checks that all accesses happened before.
             unsafe {
                 self.word(bucket).drop_in_place();
@@ -277,7 +314,7 @@ impl<'a, N: 'a> Array<'a, N> {
 
     /// Returns by how much to shift a hash to get its bucket.
     #[inline(always)]
-    pub(super) fn shift(self) -> u32 {
+    fn shift(self) -> u32 {
         self.0.addr().get() as u32 % u64::BITS
     }
 
@@ -290,6 +327,13 @@ impl<'a, N: 'a> Array<'a, N> {
     pub(super) fn without_flag(self) -> Self {
         let shift = self.shift() as usize;
         Self(self.groups().cast().map_addr(|address| address | shift), PhantomData)
+    }
+
+    /// Returns the first bucket of the source with entries of this part or later ones.
+    pub(super) fn source_bucket(self, part: u64) -> usize {
+        let (source, shift) = (self.source(), self.part_shift());
+        let is_end = part == 1 << (u64::BITS - shift);
+        if is_end { source.len() } else { ((part << shift) >> source.shift()) as usize }
     }
 
     /// Returns the shift of a hash that gives its part.
@@ -427,8 +471,8 @@ impl<'a, N: 'a> Array<'a, N> {
     }
 
     /// Returns the entries of some buckets.
-    pub(super) fn nodes(self, buckets: Range<u64>) -> impl Iterator<Item = NonNull<N>> {
-        buckets.flat_map(move |bucket| self.part(bucket as usize).chain()).flat_map(Part::live)
+    pub(super) fn nodes(self, buckets: Range<usize>) -> impl Iterator<Item = NonNull<N>> {
+        buckets.flat_map(move |bucket| self.part(bucket).chain()).flat_map(Part::live)
     }
 
     /// Returns the bucket at the hash `from`.
@@ -514,5 +558,20 @@ impl<'a, N> Part<'a, N> {
         let nodes = word.matches(tag).filter_map(|slot| self.node(slot));
         // SAFETY: it is in the table, or was when the read section of the array had begun.
         { nodes }.find(|node| is_match(unsafe { node.as_ref() }))
+    }
+}
+
+/// Frees a segment, and those after it.
+///
+/// # Safety
+///
+/// They were boxes, no thread uses them any more, and they are freed once.
+unsafe fn free_segments<N>(first: NonNull<()>) {
+    let mut next = first.as_ptr().cast();
+    while let Some(segment) = NonNull::new(next) {
+        // SAFETY: guaranteed by the caller.
+        let segment: Box<Segment<N>> = unsafe { Box::from_raw(segment.as_ptr()) };
+        // Relaxed: no other thread uses it.
+        next = segment.group.later.load(Relaxed);
     }
 }

@@ -238,6 +238,12 @@ fn a_key_in_a_later_segment_is_found() {
     );
 }
 
+/// The fifth insertion moves the bucket, whose later segment is freed.
+#[test]
+fn a_key_in_a_later_segment_that_moves_is_found() {
+    explore(4, 10, |cache| cache.insert(5, Value::new(5)), |cache| assert_eq!(number(cache, 4), Some(4)));
+}
+
 /// A value that was evicted is not dropped while a reader has it, and the two are never in the
 /// cache at the same time.
 #[test]

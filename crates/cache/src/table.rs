@@ -13,8 +13,8 @@
 //! update moves the entries of some buckets to the new array, in the order of hashes. A *mark* says
 //! how far this has come: entries with hashes below it are in the new array, all others in the old
 //! one. Buckets that were moved do not change in the old array any more. A lookup that still uses
-//! one loaded the mark before it was raised, so what it finds was true during the lookup. Arrays
-//! are freed after a grace period, with their later segments.
+//! one loaded the mark before it was raised, so what it finds was true during the lookup. Later
+//! segments of moved buckets, and then the old array, are freed after a grace period.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -140,15 +140,13 @@ impl<N> Table<N> {
     unsafe fn step(&self, hash: impl Fn(NonNull<N>) -> Hash, prefetch_hash: impl Fn(NonNull<N>), guard: &Guard) {
         // SAFETY: guaranteed by the caller.
         let array: Array<'_, N> = unsafe { self.locked() };
-        let (source, new, shift) = (array.source(), array.without_flag(), array.part_shift());
-        let moved = array.moved();
-        let parts = 1 << (u64::BITS - shift);
+        let (source, new, moved) = (array.source(), array.without_flag(), array.moved());
+        let parts = source.len().min(new.len()) as u64;
         // Relaxed: written under the lock only.
         let from = moved.load(Relaxed);
         let to = (from + STEP).min(parts);
-        let end = source.len() as u64;
-        let first_bucket = |part| if part == parts { end } else { (part << shift) >> source.shift() };
-        let live = || source.nodes(first_bucket(from)..first_bucket(to));
+        let buckets = array.source_bucket(from)..array.source_bucket(to);
+        let live = || source.nodes(buckets.clone());
         // In three rounds, so that no step of a round waits for memory.
         live().for_each(|node| prefetch(node.as_ptr()));
         live().for_each(prefetch_hash);
@@ -157,9 +155,13 @@ impl<N> Table<N> {
         // Release: pairs with the Acquire in `moved_or_source`.
         // litmus: cache-moved
         moved.store(to, Release);
+        // The memory of a large array is not freed all at once.
+        // SAFETY: lookups that begin later do not use these buckets, which no other step moves.
+        buckets.for_each(|bucket| unsafe { source.retire_later(bucket, guard) });
         if to == parts {
-            // SAFETY: guaranteed by the caller. Nothing is in the source alone.
-            unsafe { self.publish(new, source, guard) };
+            // SAFETY: guaranteed by the caller. Nothing is in the source alone, whose later
+            // segments are retired.
+            unsafe { self.publish(new, source, guard, |raw| Array::<N>::from_raw(raw.as_ptr().cast()).free_memory()) };
         }
     }
 
@@ -172,24 +174,23 @@ impl<N> Table<N> {
     pub(super) unsafe fn clear(&self, guard: &Guard) -> bool {
         let Some(empty) = Array::allocate(MIN_BITS) else { return false };
         // SAFETY: guaranteed by the caller.
-        unsafe { self.publish(empty, self.locked(), guard) };
+        unsafe { self.publish(empty, self.locked(), guard, |raw| Array::<N>::from_raw(raw.as_ptr().cast()).free()) };
         true
     }
 
-    /// Makes an array that of the table, and frees an old one after a grace period.
+    /// Makes an array that of the table, and passes an old one to `free` after a grace period.
     ///
     /// # Safety
     ///
-    /// The caller holds the lock of the shard. The table has no other use for the old array.
-    unsafe fn publish(&self, new: Array<'_, N>, old: Array<'_, N>, guard: &Guard) {
+    /// The caller holds the lock of the shard. The table has no other use for the old array, which
+    /// `free` frees.
+    unsafe fn publish(&self, new: Array<'_, N>, old: Array<'_, N>, guard: &Guard, free: unsafe fn(NonNull<()>)) {
         // Release: pairs with the Acquire in `array`.
         // litmus: cache-array
         self.0.store(new.raw().as_ptr(), Release);
         // SAFETY: later lookups do not find the old array. It has no references to types with a
         // lifetime that could end before: its nodes are not dropped.
-        unsafe {
-            guard.defer_raw(old.raw().cast(), old.bytes(), |raw| Array::<N>::from_raw(raw.as_ptr().cast()).free())
-        };
+        unsafe { guard.defer_raw(old.raw().cast(), old.bytes(), free) };
     }
 
     /// Passes all entries to `removed`. The table is not used again.

@@ -481,10 +481,9 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         }
     }
 
-    /// Waits for readers, unless the thread is one or must not wait, and frees what has been
-    /// retired.
+    /// Waits for readers, if the thread may, and frees what has been retired.
     pub(super) fn free_all_retired(core: &Core<K, V, S, L>) {
-        if is_reading() || background::is_current() {
+        if !may_wait() {
             return;
         }
         wait_for_readers();
@@ -499,6 +498,12 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
             }
         }
     }
+}
+
+/// Returns whether this thread may wait for readers: it is none, and not the background thread, for
+/// which others may wait.
+fn may_wait() -> bool {
+    !is_reading() && !background::is_current()
 }
 
 /// Waits until all entries can be freed that were retired before.
@@ -600,8 +605,7 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
             RETIRED.with(|retired| retired.set(0));
             clock::drive();
         }
-        // The background thread goes on: others may not wait for it.
-        if self.is_crowded && !is_reading() && !background::is_current() {
+        if self.is_crowded && may_wait() {
             self.stall();
         }
     }

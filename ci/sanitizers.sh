@@ -60,10 +60,10 @@ check() {
 # cfg(relativist_sanitizer) four things differ: limits of the resident set in tests; the search for
 # leaks in programs confined by seccomp (servers in the tests' own process are searched); a test of
 # the table leaves out what leaks by design; and the addresses that a store reserves, of which
-# ThreadSanitizer has few. The store's blocks are mappings, which AddressSanitizer does not know either, so the store poisons freed memory
-# (crates/store/src/memory/poison.rs). Nothing is suppressed: ThreadSanitizer knows neither fences
-# nor membarrier, but wherever a thread passes memory to another, there is a store and a load that
-# it sees.
+# ThreadSanitizer has few. The store's blocks are mappings, which AddressSanitizer does not know
+# either, so the store poisons freed memory (crates/store/src/memory/poison.rs). Nothing is
+# suppressed: ThreadSanitizer knows neither fences nor membarrier, but wherever a thread passes
+# memory to another, there is a store and a load that it sees.
 
 # The manuals of the sanitizers recommend this. Without optimisation everything takes several times
 # as long.

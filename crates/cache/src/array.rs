@@ -52,7 +52,7 @@ pub(super) struct Array<'a, N>(NonNull<u8>, PhantomData<(&'a (), Owned<N>)>);
 struct Filling {
     /// The older array.
     source: *mut u8,
-    /// The number of parts that were moved.
+    /// The number of parts that were moved. (A part is a bucket of the smaller array.)
     moved: AtomicBits,
 }
 
@@ -116,7 +116,8 @@ impl<'a, N: 'a> Part<'a, N> {
         // Acquire: pairs with the Release in `add_later`: the segment is seen as it was made.
         // litmus: cache-later
         let segment = NonNull::new(self.group.later.load(Acquire))?;
-        // SAFETY: it is freed with the array.
+        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no update
+        // uses the bucket any more.
         let segment = unsafe { segment.as_ref() };
         Some(Part { word: &segment.word, group: &segment.group })
     }
@@ -126,7 +127,8 @@ impl<'a, N: 'a> Part<'a, N> {
         // Release: pairs with the Acquire in `later`.
         // litmus: cache-later
         self.group.later.store(segment.as_ptr(), Release);
-        // SAFETY: it is freed with the array.
+        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no update
+        // uses the bucket any more.
         let segment = unsafe { segment.as_ref() };
         Part { word: &segment.word, group: &segment.group }
     }
@@ -168,11 +170,11 @@ impl<'a, N: 'a> Array<'a, N> {
         Some(array)
     }
 
-    /// Returns what [`Array::raw`] returned.
+    /// Returns the array of a pointer that [`Array::raw`] returned.
     ///
     /// # Safety
     ///
-    /// The array is alive during `'a`.
+    /// The pointer came from [`Array::raw`], and the array is alive during `'a`.
     #[inline(always)]
     pub(super) unsafe fn from_raw(raw: *mut u8) -> Self {
         // SAFETY: groups are not at the address 0.
@@ -262,18 +264,14 @@ impl<'a, N: 'a> Array<'a, N> {
     ///
     /// As for [`Array::free`].
     pub(super) unsafe fn free_memory(self) {
+        let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
         #[cfg(relativist_loom)]
-        for bucket in 0..self.len() {
-            // SAFETY: valid, and not used again. Loom checks that all accesses happened before.
-            unsafe {
+        // SAFETY: valid, and not used again. Loom checks that all accesses happened before.
+        unsafe {
+            for bucket in 0..self.len() {
                 self.word(bucket).drop_in_place();
                 self.group(bucket).drop_in_place();
             }
-        }
-        let layout = Self::layout(self.bits()).expect("it was allocated with this layout");
-        #[cfg(relativist_loom)]
-        // SAFETY: as above.
-        unsafe {
             self.filling().drop_in_place();
         }
         // SAFETY: guaranteed by the caller.
@@ -284,7 +282,8 @@ impl<'a, N: 'a> Array<'a, N> {
     ///
     /// # Safety
     ///
-    /// This thread alone has the new array. The source is alive as long as this one may be found.
+    /// This thread alone has the new array. The source stays alive as long as a lookup may find the
+    /// new array as one that is being filled.
     pub(super) unsafe fn filled_from(self, source: Self) -> Self {
         // SAFETY: guaranteed by the caller.
         unsafe { self.filling().as_mut() }.source = source.0.as_ptr();
@@ -331,13 +330,11 @@ impl<'a, N: 'a> Array<'a, N> {
 
     /// Returns the first bucket of the source with entries of this part or later ones.
     pub(super) fn source_bucket(self, part: u64) -> usize {
-        let (source, shift) = (self.source(), self.part_shift());
-        let is_end = part == 1 << (u64::BITS - shift);
-        if is_end { source.len() } else { ((part << shift) >> source.shift()) as usize }
+        part as usize * (self.source().len() / self.len()).max(1)
     }
 
     /// Returns the shift of a hash that gives its part.
-    pub(super) fn part_shift(self) -> u32 {
+    fn part_shift(self) -> u32 {
         self.shift().max(self.source().shift())
     }
 

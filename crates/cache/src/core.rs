@@ -25,7 +25,6 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use equivalent::Equivalent;
 use relativist_bucket as bucket;
-use relativist_core::hint::cold_path;
 use relativist_core::sync::{Acquire, AtomicBool, AtomicU32, AtomicU64, Backoff, Relaxed, Release, yield_now};
 use relativist_core::unwind::contain;
 use relativist_rcu::{Guard, is_reading, read};
@@ -264,7 +263,7 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
     }
 
     fn share_most_waiting(&self) {
-        // Calls have an order, so the last one sees the last capacity.
+        // The lock orders concurrent calls, so the last one sees the last capacity.
         let locked = self.lock(0);
         let share = self.most_waiting() / self.shards.len() as u64;
         self.shards.iter().for_each(|shard| shard.set_most_retired(share));
@@ -446,23 +445,6 @@ impl<K, V, S, L: Lifespan> Core<K, V, S, L> {
         // What was detached meanwhile. (Whoever does so has another call made.)
         free_all();
     }
-
-    /// Frees detached entries, so that they make room for one of this weight before others are
-    /// evicted.
-    #[inline(always)]
-    fn free_some_detached(&self, weight: u64) {
-        // Relaxed: a heuristic.
-        while self.has_detached.load(Relaxed) {
-            cold_path();
-            let is_freed = |index| self.update().free_detached(index, SLICE) > 0;
-            if !(0..self.shards.len()).any(is_freed) {
-                self.has_detached.store(false, Relaxed);
-            }
-            if self.limit.has_room(weight) {
-                break;
-            }
-        }
-    }
 }
 
 impl<K, V, S, L: Lifespan> Core<K, V, S, L>
@@ -550,7 +532,10 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
         let core = self.core;
         let Made { hash, weight, .. } = made;
         let index = core.shard_of(hash);
-        core.free_some_detached(weight);
+        // Relaxed: a heuristic.
+        if core.has_detached.load(Relaxed) && weight <= core.limit.capacity() {
+            self.free_detached_for(weight);
+        }
         // All code of the user, before this thread holds any room.
         let now = core.now();
         let mut compared = self.compare_for(&mut made);
@@ -600,6 +585,22 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
             // SAFETY: alive as long as the guard.
             core.schedule_sweep(unsafe { node.as_ref() });
             return Ok(());
+        }
+    }
+
+    /// Frees some detached entries, and then as many as make room for this weight, so that no others
+    /// are evicted for it.
+    #[cold]
+    fn free_detached_for(&mut self, weight: u64) {
+        loop {
+            let freed: usize = (0..self.core.shards()).map(|index| self.free_detached(index, SLICE)).sum();
+            if freed == 0 {
+                // Relaxed: a heuristic.
+                self.core.has_detached.store(false, Relaxed);
+            }
+            if freed == 0 || self.core.limit.has_room(weight) {
+                return;
+            }
         }
     }
 

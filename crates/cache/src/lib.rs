@@ -154,7 +154,8 @@ pub use self::stats::Stats;
 /// more than their share wait, so the sum may reach twice that. (What a thread is dropping at the
 /// moment does not count.) A thread that itself holds a [guard](read) cannot wait, and may exceed
 /// this by what it replaces and removes meanwhile. So do not hold a guard while you wait for
-/// another thread that updates a cache.
+/// another thread that updates a cache. The background thread does not wait either, so entries
+/// that expire or were invalidated may exceed this, too.
 ///
 /// # Async tasks
 ///
@@ -620,8 +621,8 @@ where
     /// was removed. **Not needed**: all this also happens in the background. It is for tests that
     /// count destructors, or look at [`Cache::len`] or at calls of the listener after an expiry.
     ///
-    /// Takes time proportional to the number of entries. Does not wait for readers if this thread
-    /// holds a guard, and waits for no other thread in a destructor or a listener.
+    /// Takes time proportional to the number of entries. If this thread holds a guard, or in a
+    /// destructor or a listener, does not wait for other threads.
     #[doc(alias = "remove_expired")]
     pub fn run_pending_tasks(&self) {
         with_core!(self, core => core.run_pending_tasks());

@@ -39,7 +39,7 @@ const CHUNK: usize = 32;
 /// Neighbours that together have at most this many entries are joined.
 const FEW: usize = CHUNK / 2;
 
-/// How many empty chunks a shard keeps that has few entries.
+/// A shard keeps at most this many empty chunks, and one more for each chunk in a queue.
 const MAX_SPARE: usize = 8;
 
 /// The index of no entry, and the number of no chunk.
@@ -778,6 +778,24 @@ mod tests {
         assert_eq!(queues.chunks.len(), MAX_SPARE);
         nodes.iter().for_each(|node| add(&mut queues, node, 1, 0));
         assert_eq!(queues.chunks.len(), 100);
+    }
+
+    /// The chunks of another queue get the numbers of chunks that are freed.
+    #[test]
+    fn entries_are_found_when_chunks_get_other_numbers() {
+        const LEN: usize = 100 * CHUNK;
+        let nodes = nodes(2 * LEN);
+        let mut queues = queues(&nodes[..LEN], 1, 0);
+        let (light, heavy) = nodes.split_at(LEN);
+        heavy.iter().for_each(|node| add(&mut queues, node, 1 << 20, 0));
+        for (removed, node) in light.iter().enumerate() {
+            queues.remove(node.index());
+            assert!(queues.chunks.len() <= 2 * queues.queued + MAX_SPARE, "after {removed}");
+        }
+        let hash_of = |node: &Number| queues.hash(NonNull::from(node), node.index());
+        assert!(heavy.iter().all(|node| hash_of(node) == Some(Hash::new(node.0 as u64))));
+        let left = std::iter::from_fn(|| pop(&mut queues, |_| false).0.ok());
+        assert!(left.eq(LEN..2 * LEN), "they leave in order");
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl<N> Table<N> {
         // Release: pairs with the Acquire in `moved_or_source`.
         // litmus: cache-moved
         moved.store(to, Release);
-        // The memory of a large array is not freed all at once.
+        // In each step, so that the last one need not visit all buckets.
         // SAFETY: lookups that begin later do not use these buckets, which no other step moves.
         buckets.for_each(|bucket| unsafe { source.retire_later(bucket, guard) });
         if to == parts {
@@ -178,7 +178,7 @@ impl<N> Table<N> {
         true
     }
 
-    /// Makes an array that of the table, and passes an old one to `free` after a grace period.
+    /// Replaces the array of the table by `new`, and passes `old` to `free` after a grace period.
     ///
     /// # Safety
     ///

@@ -481,7 +481,7 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
         }
     }
 
-    /// Waits for readers, if the thread may, and frees what has been retired.
+    /// Waits for readers and frees what has been retired. Does nothing if the thread may not wait.
     pub(super) fn free_all_retired(core: &Core<K, V, S, L>) {
         if !may_wait() {
             return;
@@ -500,8 +500,8 @@ impl<'c, K, V, S, L: Lifespan> Update<'c, K, V, S, L> {
     }
 }
 
-/// Returns whether this thread may wait for readers: it is none, and not the background thread, for
-/// which others may wait.
+/// Returns whether this thread may wait for readers: it is not a reader itself, and not the
+/// background thread, for which others may wait.
 fn may_wait() -> bool {
     !is_reading() && !background::is_current()
 }

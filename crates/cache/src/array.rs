@@ -116,8 +116,8 @@ impl<'a, N: 'a> Part<'a, N> {
         // Acquire: pairs with the Release in `add_later`: the segment is seen as it was made.
         // litmus: cache-later
         let segment = NonNull::new(self.group.later.load(Acquire))?;
-        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no update
-        // uses the bucket any more.
+        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no
+        // update uses the bucket any more.
         let segment = unsafe { segment.as_ref() };
         Some(Part { word: &segment.word, group: &segment.group })
     }
@@ -127,8 +127,8 @@ impl<'a, N: 'a> Part<'a, N> {
         // Release: pairs with the Acquire in `later`.
         // litmus: cache-later
         self.group.later.store(segment.as_ptr(), Release);
-        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no update
-        // uses the bucket any more.
+        // SAFETY: freed with the array, or a grace period after its bucket was moved, when no
+        // update uses the bucket any more.
         let segment = unsafe { segment.as_ref() };
         Part { word: &segment.word, group: &segment.group }
     }

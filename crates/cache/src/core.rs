@@ -588,8 +588,8 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
         }
     }
 
-    /// Frees some detached entries, and then as many as make room for this weight, so that no others
-    /// are evicted for it.
+    /// Frees some detached entries, and then as many as make room for this weight, so that no
+    /// others are evicted for it.
     #[cold]
     fn free_detached_for(&mut self, weight: u64) {
         loop {

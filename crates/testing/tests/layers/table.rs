@@ -127,8 +127,8 @@ pub const CRATES: &[Crate] = &[
         folder: "cache",
         uses: &["relativist-core", "relativist-rcu", "relativist-bucket"],
         layers: &[
-            "cause ghosts key limit node stats table",
-            "background",
+            "array cause ghosts key limit node stats",
+            "background table",
             "expiry flight queues",
             "shard",
             "(builder core iter update self)",

@@ -552,9 +552,9 @@ impl<'a, N> Part<'a, N> {
     /// Finds the entry with this tag in these slots that `is_match` accepts.
     #[inline(always)]
     fn find(self, word: Word, tag: Tag, is_match: &mut impl FnMut(&N) -> bool) -> Option<NonNull<N>> {
-        let nodes = word.matches(tag).filter_map(|slot| self.node(slot));
+        let mut nodes = word.matches(tag).filter_map(|slot| self.node(slot));
         // SAFETY: it is in the table, or was when the read section of the array had begun.
-        { nodes }.find(|node| is_match(unsafe { node.as_ref() }))
+        nodes.find(|node| is_match(unsafe { node.as_ref() }))
     }
 }
 

@@ -593,12 +593,12 @@ impl<K, V, S, L: Lifespan> Update<'_, K, V, S, L> {
     #[cold]
     fn free_detached_for(&mut self, weight: u64) {
         loop {
-            let freed: usize = (0..self.core.shards()).map(|index| self.free_detached(index, SLICE)).sum();
-            if freed == 0 {
+            let is_freed = (0..self.core.shards()).any(|index| self.free_detached(index, SLICE) > 0);
+            if !is_freed {
                 // Relaxed: a heuristic.
                 self.core.has_detached.store(false, Relaxed);
             }
-            if freed == 0 || self.core.limit.has_room(weight) {
+            if !is_freed || self.core.limit.has_room(weight) {
                 return;
             }
         }

@@ -192,7 +192,7 @@ impl<E, F: Form> Section<'_, E, F> {
         let first = array.claim() % (targets / chunk) * chunk;
         let (mut moved, mut in_use, mut has_panicked) = (0, false, false);
         if next.len() > array.len() {
-            let mut hashed = Hashed::default();
+            let mut hashed = Hashed::new();
             let mut split = |buckets| {
                 contain(|| {
                     let (count, is_used) = self.split(array, buckets, next, keys, &mut hashed);
@@ -202,6 +202,7 @@ impl<E, F: Form> Section<'_, E, F> {
             };
             for start in (first..first + chunk).step_by(BATCH) {
                 let batch = start..(start + BATCH).min(first + chunk);
+                (batch.end..(batch.end + BATCH).min(first + chunk)).for_each(|bucket| array.bucket_at(bucket).prefetch());
                 if !split(batch.clone()) {
                     // Moves those whose keys can be hashed.
                     has_panicked |=
@@ -291,12 +292,11 @@ impl<E, F: Form> Section<'_, E, F> {
                 has_changed |= !is_hashed;
                 in_use |= is_hashed && !is_closed;
             }
+            let mut targets = [Target::new(next.bucket_at(0)); 1 << MAX_STEP];
+            let targets = &mut targets[..1 << added_bits];
             for (index, (source, bucket)) in locked.iter().zip(buckets.clone()).enumerate() {
                 let Some(source) = source else { continue };
-                let parts = 1 << added_bits;
-                let first_part = Target::new(next.bucket_at(bucket << added_bits));
-                let mut targets = [first_part; 1 << MAX_STEP];
-                for (part, target) in targets[..parts].iter_mut().enumerate().skip(1) {
+                for (part, target) in targets.iter_mut().enumerate() {
                     *target = Target::new(next.bucket_at(bucket << added_bits | part));
                 }
                 let mut hashes = hashed.hashes_of(index);
@@ -309,14 +309,14 @@ impl<E, F: Form> Section<'_, E, F> {
                     let (part, window) = if by_windows {
                         (array.part_by_window(window, next), window)
                     } else {
-                        let hash = *hashes.next().expect("all live entries were hashed");
+                        let hash = hashes.next().expect("all live entries were hashed");
                         (next.bucket_of(hash) & ((1 << added_bits) - 1), next.window(hash))
                     };
                     // SAFETY: no other thread can find the bucket before the mark; the slot is
                     // live.
                     unsafe { targets[part].add(from, tag, window, keys) };
                 });
-                targets[..parts].iter().for_each(Target::finish);
+                targets.iter().for_each(Target::finish);
             }
             for source in locked.iter().flatten() {
                 // SAFETY: all live slots are copied.
@@ -548,21 +548,17 @@ const fn has_locks<E, K: Keys<E>>(_: &K) -> bool {
 struct Hashed<E> {
     /// For each bucket the word of its first segment, and where its entries end.
     buckets: Vec<(Word, usize)>,
-    entries: Vec<NonNull<E>>,
-    hashes: Vec<Hash>,
-}
-
-impl<E> Default for Hashed<E> {
-    fn default() -> Self {
-        Self { buckets: Vec::new(), entries: Vec::new(), hashes: Vec::new() }
-    }
+    entries: Vec<(NonNull<E>, Hash)>,
 }
 
 impl<E> Hashed<E> {
+    fn new() -> Self {
+        Self { buckets: Vec::with_capacity(BATCH), entries: Vec::with_capacity(BATCH * Word::SLOTS) }
+    }
+
     fn clear(&mut self) {
         self.buckets.clear();
         self.entries.clear();
-        self.hashes.clear();
     }
 
     /// Hashes the entries of the next bucket.
@@ -571,9 +567,8 @@ impl<E> Hashed<E> {
         for_each_live(first, word, |segment, slot, _| {
             // SAFETY: the words were loaded in a read section that lasts.
             let Some(entry) = (unsafe { F::get::<E>(segment.slot(slot), Expected::Any) }) else { return };
-            self.entries.push(entry);
             // SAFETY: as above.
-            self.hashes.push(keys.hash(unsafe { entry.as_ref() }));
+            self.entries.push((entry, keys.hash(unsafe { entry.as_ref() })));
         });
         self.buckets.push((word, self.entries.len()));
     }
@@ -583,8 +578,8 @@ impl<E> Hashed<E> {
         index.checked_sub(1).map_or(0, end_of)..end_of(index)
     }
 
-    fn hashes_of(&self, index: usize) -> std::slice::Iter<'_, Hash> {
-        self.hashes[self.range_of(index)].iter()
+    fn hashes_of(&self, index: usize) -> impl Iterator<Item = Hash> {
+        self.entries[self.range_of(index)].iter().map(|&(_, hash)| hash)
     }
 
     /// Returns whether a bucket still has the same entries, in the same order.
@@ -598,7 +593,7 @@ impl<E> Hashed<E> {
         for_each_live(locked.first, locked.word, |segment, slot, _| {
             // SAFETY: the slot is live, and the bucket is locked.
             let entry = unsafe { F::get::<E>(segment.slot(slot), Expected::Any) };
-            are_same &= entry.as_ref() == entries.next();
+            are_same &= entry == entries.next().map(|&(entry, _)| entry);
         });
         are_same && entries.next().is_none()
     }

@@ -298,10 +298,15 @@ pub(crate) struct Place<'g, E, F> {
 /// then, and the filter shows that no later segment has. (Whether the word has changed meanwhile
 /// and back makes no difference.)
 #[inline(always)]
-pub(crate) fn lock_if_absent<'g, E, F: Form>(array: Array<'g, E, F>, hash: Hash) -> Option<Locked<'g, E, F>> {
-    let (first, tag) = (array.bucket(hash), hash.tag());
-    let word = first.word();
-    // All bits of the filter are set if the bucket has moved.
+pub(crate) fn lock_if_absent<'g, E, F: Form>(mut array: Array<'g, E, F>, hash: Hash) -> Option<Locked<'g, E, F>> {
+    let (mut first, tag) = (array.bucket(hash), hash.tag());
+    let mut word = first.word();
+    while word.is_moved() {
+        array = array.next().expect("a bucket moves to the next array");
+        first = array.bucket(hash);
+        first.prefetch_for_write();
+        word = first.word();
+    }
     let may_lock = !word.is_locked() && !word.leads_on(tag) && word.matches(tag).is_empty();
     if !may_lock || !first.try_exchange(word, word.locked()) {
         return None;

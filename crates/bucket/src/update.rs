@@ -28,7 +28,7 @@ use relativist_rcu::{clock, without_reclaiming};
 use crate::array::{Array, Segment};
 use crate::form::{Form, Holds, Readers};
 use crate::resize::{Change, is_turn};
-use crate::table::{Keys, Locked, Place, Section, find_locked, lock_if_absent};
+use crate::table::{Keys, Locked, Place, Section, find_in, find_locked, lock_if_absent};
 use crate::word::{Hash, Word};
 
 local! {
@@ -47,10 +47,7 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
         array.bucket(hash).prefetch_for_write();
         self.help_in(array, keys);
         let new = F::new(entry);
-        let (mut locked, place) = match lock_if_absent(array, hash) {
-            Some(locked) => (locked, None),
-            None => self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other)),
-        };
+        let (mut locked, place) = self.lock_for(array, hash, &new, keys);
         let Some(old) = place else {
             locked.insert(hash, new);
             self.count(locked.unlock(), Change::Inserted);
@@ -73,12 +70,13 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
     /// Returns the entry in the table and the new one if the key is in the table.
     #[inline]
     pub fn try_insert<'g>(&'g self, hash: Hash, entry: E, keys: &impl Keys<E>) -> Result<&'g E, (&'g E, E)> {
-        if let Some(current) = self.find(hash, |other| keys.same(&entry, other)) {
+        let array = self.array();
+        if let Some(current) = find_in(array, hash, |other| keys.same(&entry, other)) {
             return Err((current, entry));
         }
-        self.help(keys);
+        self.help_in(array, keys);
         let new = F::new(entry);
-        let (mut locked, place) = self.lock_and_find(hash, |other: &E| keys.same(F::entry(&new), other));
+        let (mut locked, place) = self.lock_for(array, hash, &new, keys);
         if let Some(current) = place {
             locked.unlock();
             // SAFETY: it was in the table under the guard.
@@ -88,6 +86,21 @@ impl<E, F: Holds<E>> Section<'_, E, F> {
         self.count(locked.unlock(), Change::Inserted);
         // SAFETY: it was in the table under the guard.
         Ok(unsafe { entry.as_ref() })
+    }
+
+    /// Locks the bucket of an entry that is about to be inserted, and finds the one with its key.
+    #[inline(always)]
+    fn lock_for<'g>(
+        &'g self,
+        array: Array<'g, E, F>,
+        hash: Hash,
+        new: &F::New<E>,
+        keys: &impl Keys<E>,
+    ) -> (Locked<'g, E, F>, Option<Place<'g, E, F>>) {
+        match lock_if_absent(array, hash) {
+            Some(locked) => (locked, None),
+            None => self.lock_and_find(hash, |other: &E| keys.same(F::entry(new), other)),
+        }
     }
 
     /// Replaces exactly the entry `old`, and returns the new one.

@@ -82,13 +82,6 @@ impl Counter {
         (count ^ (count + n)).unsigned_abs() >= self.interval.load(Relaxed) as usize
     }
 
-    /// Adds to the one count, without a guard and without a check. For threads that count many
-    /// updates at once.
-    pub fn add_many(&self, n: isize) {
-        // Relaxed: as above.
-        self.one.fetch_add(n, Relaxed);
-    }
-
     #[inline(always)]
     fn add_to_stripe(&self, stripes: &[Stripe], n: isize, index: usize) -> bool {
         let own = self.own as usize;
@@ -153,13 +146,6 @@ impl Counter {
         let interval = if self.is_one() { 1 << allowed.ilog2() } else { per_stripe };
         // Relaxed: a heuristic.
         self.interval.store(interval.clamp(1, 1024) as u32, Relaxed);
-    }
-
-    /// Makes almost each update check the table, until [`size_changed`](Self::size_changed) is
-    /// called. (Not those that take the count of a stripe back to what it was at the last check.)
-    pub fn check_always(&self) {
-        // Relaxed: a heuristic.
-        self.interval.store(0, Relaxed);
     }
 
     #[inline(always)]

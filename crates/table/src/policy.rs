@@ -91,8 +91,6 @@ impl Policy {
         self.resizing
     }
 
-    /// The default bounds on the load of flat maps, whose buckets have three slots.
-    pub const FLAT_LOADS: RangeInclusive<f64> = 0.375..=3.0;
     /// The number of buckets without a limit: a power of two that exceeds all memory.
     const MAX_BUCKETS: usize = 1 << 62;
     /// The limits of the upper bound. Counts may be off by a sixteenth of the buckets, so a table

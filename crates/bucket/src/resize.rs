@@ -202,7 +202,8 @@ impl<E, F: Form> Section<'_, E, F> {
             };
             for start in (first..first + chunk).step_by(BATCH) {
                 let batch = start..(start + BATCH).min(first + chunk);
-                (batch.end..(batch.end + BATCH).min(first + chunk)).for_each(|bucket| array.bucket_at(bucket).prefetch());
+                (batch.end..(batch.end + BATCH).min(first + chunk))
+                    .for_each(|bucket| array.bucket_at(bucket).prefetch());
                 if !split(batch.clone()) {
                     // Moves those whose keys can be hashed.
                     has_panicked |=

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 
 use relativist_bucket::{Hash, Keys, Private, Table};
 
+use crate::scene::PART;
+
 static TABLE: OnceLock<Table<Entry, Private>> = OnceLock::new();
 
 /// An entry. Dropping a loud one updates its bucket.
@@ -47,7 +49,7 @@ fn may_update_the_bucket_of_their_entry() {
     // Each round defers a segment and an entry. The single one changes which of them is the last
     // that the domain waits for.
     for _ in 0..2 {
-        for _ in 0..2000 {
+        for _ in 0..2000 / PART {
             insert(7, true);
             TABLE.get().unwrap().enter().remove(HASH, |entry| entry.key == 7, &Equal).expect("it is there");
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use relativist_bucket::{Boxed, Holds, Inline, Private, Table};
 
-use crate::scene::{Chosen, Entry, Random};
+use crate::scene::{Chosen, Entry, PART, Random};
 
 fn check<F: Holds<Entry>>(table: &Table<Entry, F>, model: &HashMap<u64, u64>, keys: Chosen) {
     let section = table.enter();
@@ -94,11 +94,11 @@ fn resizes_by_hand<F: Holds<Entry>>(table: Table<Entry, F>, model: &HashMap<u64,
 
 fn each_case<F: Holds<Entry>>() {
     for keeps_guard in [false, true] {
-        behaves_like_a_map::<F>(20, 1, 2_000, keeps_guard);
-        behaves_like_a_map::<F>(5_000, 1, 40_000, keeps_guard);
-        behaves_like_a_map::<F>(5_000, 3, 20_000, keeps_guard);
-        behaves_like_a_map::<F>(60, 60, 4_000, keeps_guard);
-        behaves_like_a_map::<F>(3_000, 20, 20_000, keeps_guard);
+        for (space, shared, operations) in
+            [(20, 1, 2_000), (5_000, 1, 40_000), (5_000, 3, 20_000), (60, 60, 4_000), (3_000, 20, 20_000)]
+        {
+            behaves_like_a_map::<F>(space, shared, operations / PART, keeps_guard);
+        }
     }
 }
 
@@ -120,18 +120,19 @@ fn private_entries() {
 /// The table grows by itself when it has 4.5 entries per bucket, and shrinks by itself.
 #[test]
 fn sizes() {
+    const KEYS: u64 = 100_000 / PART;
     fn grows_and_shrinks<F: Holds<Entry>>() {
         let keys = Chosen { shared: 1 };
         let table: Table<Entry, F> = Table::new(0).unwrap();
         let empty = table.buckets();
-        for key in 0..100_000 {
+        for key in 0..KEYS {
             table.enter().insert(keys.hash_of(key), Entry::new(key, 0), &keys);
             let load = table.len() / table.buckets();
             assert!(load <= 6, "{load} entries per bucket at {key}");
         }
         let most = table.buckets();
-        assert!(most >= 100_000 / 6);
-        for key in 0..100_000 {
+        assert!(most >= KEYS as usize / 6);
+        for key in 0..KEYS {
             table.enter().remove(keys.hash_of(key), |entry| entry.key == key, &keys).expect("it is there");
         }
         assert!(table.is_empty());

@@ -9,7 +9,7 @@ use std::time::Instant;
 use relativist_bucket::{Boxed, Hash, Holds, Inline, Keys, Private, Relocatable, Table};
 use relativist_testing::{ROUNDS, assert_meet};
 
-use crate::scene::{Chosen, Entry, Random};
+use crate::scene::{Chosen, Entry, PART, Random};
 
 /// B1, B7: keys that stay are found by each lookup, and seen once by each iteration, while other
 /// keys come and go, and the table grows and shrinks.
@@ -48,7 +48,7 @@ where
                     let mut random = Random(writer);
                     for round in 0..rounds {
                         let keys_of_round = (round * 2 + writer + 1) * 100_000..;
-                        let keys_of_round = keys_of_round.take(3000);
+                        let keys_of_round = keys_of_round.take(3000 / PART as usize);
                         for key in keys_of_round.clone() {
                             table.enter().insert(keys.hash_of(key), Entry::new(key, round), &keys);
                             let resident = random.below(RESIDENTS);
@@ -93,7 +93,7 @@ fn increments_are_not_lost<F: Holds<Entry>>() {
             let (table, total) = (&table, &total);
             scope.spawn(move || {
                 let mut random = Random(thread);
-                for _ in 0..30_000 {
+                for _ in 0..30_000 / PART {
                     let key = random.below(64);
                     let hash = keys.hash_of(key);
                     let section = table.enter();
@@ -137,7 +137,7 @@ fn clearing<F: Holds<Entry>>() {
             .map(|thread| {
                 scope.spawn(move || {
                     let mut random = Random(thread);
-                    for n in 0..60_000 {
+                    for n in 0..60_000 / PART {
                         let key = random.below(2000) * 2 + thread;
                         let hash = keys.hash_of(key);
                         let section = table.enter();

@@ -142,7 +142,7 @@ mod background {
 
     /// Calls `spawn` such that the new thread handles no signals: the program's own threads handle
     /// them.
-    #[cfg(unix)]
+    #[cfg(all(unix, not(miri)))]
     fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
         use std::mem::MaybeUninit;
         use std::ptr::null_mut;
@@ -160,7 +160,7 @@ mod background {
         result
     }
 
-    #[cfg(not(unix))]
+    #[cfg(any(not(unix), miri))]
     fn without_signals<R>(spawn: impl FnOnce() -> R) -> R {
         spawn()
     }

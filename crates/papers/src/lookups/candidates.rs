@@ -5,12 +5,9 @@ use crate::tables::dual_chain::DualChain;
 use crate::tables::fixed::Fixed;
 #[cfg(target_os = "linux")]
 use crate::tables::in_place::InPlace;
-use crate::tables::mutex::Mutexed;
 use crate::tables::rwlock::RwLocked;
 use crate::tables::sorted::Sorted;
 use crate::tables::split_ordered::SplitOrdered;
-use crate::tables::striped::Striped;
-use crate::tables::tree::Tree;
 use crate::tables::unzip::Unzip;
 use crate::tables::{Costs, Resize, Table, TableHasher};
 use clap::ValueEnum;
@@ -38,32 +35,13 @@ pub enum Name {
     Ddds,
     /// Chains behind one reader-writer lock of parking_lot (section 5)
     Rwlock,
-    /// Chains behind one mutex
-    Mutex,
-    /// Chains behind a mutex per stripe
-    Striped,
     /// RCU chains that can't be resized
     Fixed,
-    /// std's B-tree behind a reader-writer lock
-    Tree,
-}
-
-/// When the number of buckets of a table can be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sizing {
-    AtAnyTime,
-    /// Only when the table is made.
-    WhenMade,
-    Own,
 }
 
 impl Name {
-    pub fn sizing(self) -> Sizing {
-        match self {
-            Self::Fixed => Sizing::WhenMade,
-            Self::Tree => Sizing::Own,
-            _ => Sizing::AtAnyTime,
-        }
+    pub fn can_be_resized(self) -> bool {
+        self != Self::Fixed
     }
 
     pub fn label(self) -> String {
@@ -93,10 +71,7 @@ impl Name {
             Self::DualChain => resizable::<DualChain<H>>(buckets),
             Self::Ddds => resizable::<Ddds<H>>(buckets),
             Self::Rwlock => resizable::<RwLocked<H>>(buckets),
-            Self::Mutex => resizable::<Mutexed<H>>(buckets),
-            Self::Striped => resizable::<Striped<H>>(buckets),
             Self::Fixed => as_made::<Fixed<H>>(buckets),
-            Self::Tree => as_made::<Tree>(buckets),
         }
     }
 }
@@ -182,7 +157,7 @@ mod tests {
                 let missed = |range| table.look_up(&mut Indices::new(range, 1));
                 assert_eq!(missed(0..100), 0, "{name:?}");
                 assert!(missed(50..150) > 0, "{name:?}");
-                if name.sizing() == Sizing::AtAnyTime {
+                if name.can_be_resized() {
                     table.resize_to(64);
                     assert_eq!(missed(0..100), 0, "{name:?}");
                 }

@@ -8,7 +8,6 @@ use relativist_papers::tables::fixed::Fixed;
 use relativist_papers::tables::key_move::KeyMove;
 use relativist_papers::tables::sorted::Sorted;
 use relativist_papers::tables::split_ordered::SplitOrdered;
-use relativist_papers::tables::striped::Striped;
 use relativist_papers::tables::unzip::Unzip;
 use relativist_papers::tables::xkernel::{Const, Map};
 use relativist_testing::auto_traits;
@@ -22,7 +21,6 @@ auto_traits! {
     Ddds<FixedState> => + + + -,
     Fixed<FixedState> => + + + -,
     KeyMove<FixedState> => + + + +,
-    Striped<FixedState> => + + + -,
     // Remembers what it found last, in a `Cell`.
     Map<Const<8>> => + - + -,
 }

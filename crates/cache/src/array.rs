@@ -52,7 +52,7 @@ pub(super) struct Array<'a, N>(NonNull<u8>, PhantomData<(&'a (), Owned<N>)>);
 struct Filling {
     /// The older array.
     source: *mut u8,
-    /// The number of parts that were moved. (A part is a bucket of the smaller array.)
+    /// The number of units that were moved. (A unit is a bucket of the smaller array.)
     moved: AtomicBits,
 }
 
@@ -290,7 +290,7 @@ impl<'a, N: 'a> Array<'a, N> {
         Self(self.0.map_addr(|address| address | IS_FILLING), PhantomData)
     }
 
-    /// Returns the number of parts that were moved to an array that is being filled.
+    /// Returns the number of units that were moved to an array that is being filled.
     pub(super) fn moved(self) -> &'a AtomicBits {
         debug_assert!(self.is_filling());
         // SAFETY: alive, as the array is.
@@ -328,13 +328,13 @@ impl<'a, N: 'a> Array<'a, N> {
         Self(self.groups().cast().map_addr(|address| address | shift), PhantomData)
     }
 
-    /// Returns the first bucket of the source with entries of this part or later ones.
-    pub(super) fn source_bucket(self, part: u64) -> usize {
-        part as usize * (self.source().len() / self.len()).max(1)
+    /// Returns the first bucket of the source with entries of this unit or later ones.
+    pub(super) fn source_bucket(self, unit: u64) -> usize {
+        unit as usize * (self.source().len() / self.len()).max(1)
     }
 
-    /// Returns the shift of a hash that gives its part.
-    fn part_shift(self) -> u32 {
+    /// Returns the shift of a hash that gives its unit.
+    fn unit_shift(self) -> u32 {
         self.shift().max(self.source().shift())
     }
 
@@ -349,7 +349,7 @@ impl<'a, N: 'a> Array<'a, N> {
         // Acquire: pairs with the Release in `Table::step`: the moved entries are seen.
         // litmus: cache-moved
         let moved = self.moved().load(Acquire);
-        if hash >> self.part_shift() < moved { self.without_flag() } else { self.source() }
+        if hash >> self.unit_shift() < moved { self.without_flag() } else { self.source() }
     }
 
     pub(super) fn bits(self) -> u32 {

@@ -30,7 +30,7 @@ use super::array::{Array, MAX_BITS, MIN_BITS, Owned};
 /// The mean number of entries of a bucket above which the table grows.
 const MAX_LOAD: usize = if cfg!(relativist_loom) { 1 } else { 5 };
 
-/// How many parts of a table one update moves. (A part is a bucket of the array that has fewer.) A
+/// How many units of a table one update moves. (A unit is a bucket of the array that has fewer.) A
 /// table that grows is moved long before it would grow again.
 const STEP: u64 = if cfg!(relativist_loom) { 1 } else { 16 };
 
@@ -103,7 +103,7 @@ impl<N> Table<N> {
         let is_sparse = len < room / 8 && array.bits() > MIN_BITS;
         if array.is_filling() || len > room || is_sparse {
             cold_path();
-            // A part of a much smaller table would have too many buckets.
+            // A unit of a much smaller table would have too many buckets.
             let wanted = if is_sparse { (room / 8).max(len * 2) } else { room * 2 };
             // SAFETY: guaranteed by the caller.
             if array.is_filling() || unsafe { self.begin(array, wanted) } {
@@ -141,10 +141,10 @@ impl<N> Table<N> {
         // SAFETY: guaranteed by the caller.
         let array: Array<'_, N> = unsafe { self.locked() };
         let (source, new, moved) = (array.source(), array.without_flag(), array.moved());
-        let parts = source.len().min(new.len()) as u64;
+        let units = source.len().min(new.len()) as u64;
         // Relaxed: written under the lock only.
         let from = moved.load(Relaxed);
-        let to = (from + STEP).min(parts);
+        let to = (from + STEP).min(units);
         let buckets = array.source_bucket(from)..array.source_bucket(to);
         let live = || source.nodes(buckets.clone());
         // In three rounds, so that no step of a round waits for memory.
@@ -158,7 +158,7 @@ impl<N> Table<N> {
         // In each step, so that the last one need not visit all buckets.
         // SAFETY: lookups that begin later do not use these buckets, which no other step moves.
         buckets.for_each(|bucket| unsafe { source.retire_later(bucket, guard) });
-        if to == parts {
+        if to == units {
             // SAFETY: guaranteed by the caller. Nothing is in the source alone, whose later
             // segments are retired.
             unsafe { self.publish(new, source, guard, |raw| Array::<N>::from_raw(raw.as_ptr().cast()).free_memory()) };

@@ -292,7 +292,8 @@ pub(crate) struct Place<'g, E, F> {
     pub(crate) entry: NonNull<E>,
 }
 
-/// Locks the bucket of a hash, if its word shows that no entry has the hash and the lock is free.
+/// Locks the bucket of a hash, in the array to which it has moved, if its word shows that no entry
+/// has the hash and the lock is free.
 ///
 /// The word is the same when the bucket is locked. So no slot of the first segment has the tag
 /// then, and the filter shows that no later segment has. (Whether the word has changed meanwhile

@@ -37,8 +37,7 @@ local! {
 }
 
 impl<E, F: Holds<E>> Section<'_, E, F> {
-    /// Inserts an entry, and returns the one with the same key that it replaces. `is_match` returns
-    /// whether an entry in the table has the key of the new one, which it is also passed.
+    /// Inserts an entry, and returns the one with the same key that it replaces.
     ///
     /// Blocks while another thread changes the bucket.
     #[inline]

@@ -11,7 +11,9 @@ use std::ptr::{NonNull, null_mut};
 
 use relativist_core::counter::Counter;
 use relativist_core::memory;
-use relativist_core::sync::{AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicUsize, Relaxed, Release, full_fence};
+use relativist_core::sync::{
+    AcqRel, Acquire, AtomicBits, AtomicPtr, AtomicU32, AtomicUsize, Relaxed, Release, full_fence,
+};
 
 use crate::form::{Expected, Form, Geometry, window_of};
 use crate::word::{Hash, Slots, Tag, Word, prefetch_lines};
@@ -47,6 +49,8 @@ struct Progress {
     claimed: AtomicUsize,
     /// The number of buckets that have moved.
     moved: AtomicUsize,
+    /// The number of turns between two attempts at chunks.
+    pause: AtomicU32,
 }
 
 /// There is no memory for an array.
@@ -210,7 +214,11 @@ impl<'a, E, F: Form> Array<'a, E, F> {
                 groups: memory.add(groups),
                 family,
                 next: AtomicPtr::new(null_mut()),
-                progress: Progress { claimed: AtomicUsize::new(0), moved: AtomicUsize::new(0) },
+                progress: Progress {
+                    claimed: AtomicUsize::new(0),
+                    moved: AtomicUsize::new(0),
+                    pause: AtomicU32::new(1),
+                },
             });
         }
         let array = Self { header: memory.cast(), _of: PhantomData };
@@ -409,6 +417,19 @@ impl<'a, E, F: Form> Array<'a, E, F> {
         // Relaxed: the caller does not use the other array.
         // litmus: bucket-next
         self.header().next.compare_exchange(null_mut(), next.header.as_ptr(), AcqRel, Relaxed).is_ok()
+    }
+
+    /// Returns the number of turns between two attempts at chunks, one in the beginning.
+    pub(crate) fn pause(self) -> u32 {
+        // Relaxed: a heuristic.
+        self.header().progress.pause.load(Relaxed)
+    }
+
+    pub(crate) fn set_pause(self, turns: u32) {
+        // Relaxed: as above. Stored only if it has changed, because all threads that help load it.
+        if self.pause() != turns {
+            self.header().progress.pause.store(turns, Relaxed);
+        }
     }
 
     /// Claims a number for a thread that is about to move buckets.

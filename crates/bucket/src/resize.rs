@@ -23,9 +23,10 @@
 //! of its entries is locked. As long as one is, the resize does not end, as above.
 //!
 //! **Several resizes.** The next one begins when the array of the last one is published. So a
-//! growth may begin while readers are in sections that saw earlier arrays. These arrays take less
-//! memory together than the present one. A shrink begins only when no earlier array is left.
-//! Otherwise a table that grows and shrinks behind one reader could collect arrays.
+//! growth may begin while readers are in sections that saw earlier arrays. A shrink begins only when
+//! no earlier array is left. Otherwise a table that grows and shrinks behind one reader could
+//! collect arrays. So those that wait for readers take less memory together than the present one,
+//! and one that was replaced to shrink the table, if that waits, too.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -50,36 +51,26 @@ const BATCH: usize = 8;
 /// A thread moves a chunk after as many insertions and removals.
 const INTERVAL: u32 = if cfg!(relativist_loom) { 1 } else { 16 };
 
+/// The maximum number of turns without an attempt if a bucket stays locked again and again.
+const MAX_PAUSE: u32 = if cfg!(relativist_loom) { 1 } else { 1024 / INTERVAL };
+
 local! {
-    /// The number of insertions and removals of this thread during resizes.
+    /// Stands for the number of insertions and removals of this thread during resizes.
     static HELPED: Cell<u32> = Cell::new(0);
-    /// How often this thread does not help, because a bucket had to stay the last time, and for how
-    /// long it did not help then.
-    static PAUSE: Cell<(u32, u32)> = Cell::new((0, 0));
+    /// Stands for how often this thread has considered to move buckets whose entries have locks.
+    static CONSIDERED: Cell<u32> = Cell::new(0);
 }
 
 /// Counts a call, and returns true once in `interval` calls, a power of two.
+///
+/// A thread may use several tables in turn, each of which must have its turn. So the calls that
+/// return true are not each sixteenth, say: of any two, three or more calls in turn, each returns
+/// true as often. Multiples of the golden ratio are distributed like this.
 #[inline(always)]
 pub(crate) fn is_turn(calls: &Cell<u32>, interval: u32) -> bool {
-    let call = calls.get().wrapping_add(1);
+    let call = calls.get().wrapping_add(0x9E37_79B9);
     calls.set(call);
-    call & (interval - 1) == 0
-}
-
-/// Returns whether a pause is not over yet.
-fn is_pause(pause: &Cell<(u32, u32)>) -> bool {
-    let (left, length) = pause.get();
-    pause.set((left.saturating_sub(1), length));
-    left > 0
-}
-
-/// Begins a pause if a bucket had to stay: the longer, the more often. Each attempt costs as much
-/// as the bucket has entries, and more and more are inserted there.
-fn begin_pause(pause: &Cell<(u32, u32)>, stays: bool) {
-    const MAX: u32 = if cfg!(relativist_loom) { 0 } else { 1024 / INTERVAL };
-    let (_, length) = pause.get();
-    let length = if stays { (2 * length + 1).min(MAX) } else { 0 };
-    pause.set((length, length));
+    call <= u32::MAX / interval
 }
 
 /// How an update has changed the number of entries.
@@ -165,13 +156,17 @@ impl<E, F: Form> Section<'_, E, F> {
         // If an entry stays locked, its bucket is tried again and again.
         let is_small = array.len() <= CHUNK && !has_locks(keys);
         if HELPED.with(|helped| is_turn(helped, INTERVAL)) || is_small {
-            if has_locks(keys) && PAUSE.with(is_pause) {
+            if !has_locks(keys) {
+                // What stays is tried again.
+                _ = self.move_chunk(array, next, keys);
                 return;
             }
-            // What stays is tried again.
-            let stays = self.move_chunk(array, next, keys).is_err();
-            if has_locks(keys) {
-                PAUSE.with(|pause| begin_pause(pause, stays));
+            // If a bucket had to stay, pauses follow: the longer, the more often. Each attempt
+            // costs as much as the bucket has entries, and more and more are inserted there.
+            let pause = array.pause();
+            if CONSIDERED.with(|considered| is_turn(considered, pause)) {
+                let stays = self.move_chunk(array, next, keys).is_err();
+                array.set_pause(if stays { (2 * pause).min(MAX_PAUSE) } else { 1 });
             }
         }
     }
@@ -245,7 +240,7 @@ impl<E, F: Form> Section<'_, E, F> {
         next.family().count.size_changed(next.len());
         if self.table.array.replace(array, next) {
             // The bytes count as none. A bound on them would let insertions wait for readers, and
-            // the arrays that wait take less memory than the table.
+            // few arrays wait: see above.
             // SAFETY: lookups that begin now start at the next array.
             unsafe {
                 self.table.domain.defer(self.guard(), array.into_raw(), 0, |raw| Array::<E, F>::from_raw(raw).free())

@@ -68,7 +68,7 @@ pub type LockMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
 ///   thread waits: operations stay right, and take time in proportion to the entries per bucket.
 ///   So [reserve room](Map::try_reserve) before you hold an entry of a small map for long: 100,000
 ///   insertions into a new map beside it take seconds.
-/// * Resizes hash keys. A key whose `Hash` panics or blocks has the same effect.
+/// * Each growth hashes all keys. A key whose `Hash` panics or blocks has the same effect.
 ///
 /// ```
 /// let hits: relativist::FlatLockMap<u64, u64> = relativist::FlatLockMap::new();

@@ -47,8 +47,9 @@ pub type HashMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
 ///
 /// * Entries change their addresses when they move. So compare values, not addresses. Closures of
 ///   [`Pinned::update`] and the like run again if the entry has moved.
-/// * Resizes hash keys. A key whose `Hash` panics or blocks keeps the map from growing: operations
-///   stay right, and take time in proportion to the entries per bucket.
+/// * Each growth hashes all keys. (Of a `HashMap`, only some do: each has room for 2^16 times as many
+///   entries as the one before.) A key whose `Hash` panics or blocks keeps the map from growing:
+///   operations stay right, and take time in proportion to the entries per bucket.
 ///
 /// ```
 /// use relativist::FlatMap;
@@ -182,7 +183,8 @@ pub type PrivateMap<K, V, S = RandomState> = Map<K, V, S, Private>;
 ///
 /// Memory: a bucket has seven slots and 16 bytes more. There are 2.2 to 4.5 entries per bucket
 /// while a map grows. An empty map takes some 400 bytes. Replaced arrays of buckets are freed after
-/// a grace period; those that wait for a reader take less memory together than the present one.
+/// a grace period. Those that wait for a reader take less memory together than the present one, and
+/// one that was replaced to shrink the map, if that waits, too.
 ///
 /// # Hashers
 ///

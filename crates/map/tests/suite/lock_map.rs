@@ -512,6 +512,27 @@ fn resizing_does_not_wait_for_a_locked_entry() {
     });
 }
 
+/// A thread helps each of the maps that it uses in turn to grow, also if one of them cannot.
+#[test]
+fn maps_grow_beside_one_that_cannot() {
+    for helps_before in 0..2 {
+        let (stuck, map) = (LockMap::new(), LockMap::new());
+        stuck.insert(0, 0);
+        let _guard = stuck.lock(&0);
+        (1..500 + helps_before).for_each(|key| _ = stuck.insert(key, key));
+        for key in 0..5000 {
+            map.insert(key, key);
+            // The number of its entries stays.
+            if key % 2 == 0 {
+                stuck.insert(1000, 0)
+            } else {
+                stuck.remove(&1000)
+            };
+        }
+        assert!(map.capacity() > 2500, "{} entries in a map with a capacity of {}", map.len(), map.capacity());
+    }
+}
+
 /// When a resize has moved an entry, nobody sleeps at its old address, at which there may be an
 /// entry of another map next, with a value of another type.
 #[test]

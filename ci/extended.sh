@@ -21,6 +21,7 @@ steps=(
   # server's sockets.
   "7200 ci/sanitizers.sh thread"
   "7200 ci/sanitizers.sh address"
+  "3600 ci/miri.sh"
   # Three schedules of each test on one busy core: most failures that depend on time show in one.
   "7200 ci/pressure.sh 3 all"
   # The mutations of crates that change rarely.

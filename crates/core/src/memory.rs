@@ -38,7 +38,7 @@ const PAGE: usize = 4096;
 
 /// Returns whether memory of this layout is mapped and not allocated: whether it fills a huge page.
 fn is_mapped(layout: Layout) -> bool {
-    cfg!(all(target_os = "linux", not(relativist_loom))) && layout.size() >= HUGE && layout.align() <= PAGE
+    cfg!(all(target_os = "linux", not(any(relativist_loom, miri)))) && layout.size() >= HUGE && layout.align() <= PAGE
 }
 
 #[cfg(target_os = "linux")]

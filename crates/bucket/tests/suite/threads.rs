@@ -173,6 +173,7 @@ fn clears() {
 /// least one finds it. Nothing between the two is a barrier: the entry needs no drop, and is not
 /// counted.
 #[test]
+#[cfg_attr(miri, ignore = "two processors have to meet, often")]
 fn two_threads_that_replace_and_look_find_each_other() {
     #[derive(Clone, Copy)]
     struct Pair(u64, bool);

@@ -100,8 +100,9 @@
 //!   thread that moves buckets may hold the locks of eight, in ascending order, and waits for each
 //!   of them.
 //! * **B5** A growth waits for no reader and needs no background thread: the threads that insert
-//!   and remove move the buckets. A `Hash` that blocks stops only its own thread. A shrink begins
-//!   only when earlier arrays are freed, so one reader does not make a table collect arrays.
+//!   and remove move the buckets. A `Hash` that blocks stops only its own thread. A resize that
+//!   cannot end delays none of another table. A shrink begins only when earlier arrays are freed,
+//!   so one reader does not make a table collect arrays.
 //! * **B6** No user code runs under the lock of a bucket: not `Hash`, `Eq`, closures or
 //!   destructors. (A global allocator does.)
 //! * **B7** Iteration sees an entry that is in the table throughout exactly once, also while it is

@@ -42,10 +42,10 @@ pub trait HasEntry {}
 ///
 /// ```compile_fail,E0277
 /// let map = relativist::LockMap::from([(1, 2)]);
-/// map.get(&1); // error: a `LockMap` has `lock` for `get` and `get_mut`
+/// map.get(&1); // error: a `LockMap` has `lock` for `get`, `get_mut`, `view` and `alter`
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "a `LockMap` has `lock` for `get` and `get_mut`",
+    message = "a `LockMap` has `lock` for `get`, `get_mut`, `view` and `alter`",
     label = "use `lock(&key)`, whose guard dereferences to the value",
     note = "a lock is exclusive, also for reading: for a copy use `get_copied` or `get_cloned`"
 )]
@@ -170,6 +170,20 @@ impl<K, V, S, F: Form> lock_map::Map<K, V, S, F> {
     }
 
     pub fn get_mut<Q: ?Sized>(&self, _: &Q) -> Option<RefMut<'_, K, V>>
+    where
+        Self: ThroughLock,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn view<Q: ?Sized, R>(&self, _: &Q, _: impl FnOnce(&K, &V) -> R) -> Option<R>
+    where
+        Self: ThroughLock,
+    {
+        unreachable!("{NEVER}")
+    }
+
+    pub fn alter<Q: ?Sized>(&self, _: &Q, _: impl FnOnce(&K, V) -> V)
     where
         Self: ThroughLock,
     {

@@ -23,8 +23,8 @@
 //! of its entries is locked. As long as one is, the resize does not end, as above.
 //!
 //! **Several resizes.** The next one begins when the array of the last one is published. So a
-//! growth may begin while readers are in sections that saw earlier arrays. A shrink begins only when
-//! no earlier array is left. Otherwise a table that grows and shrinks behind one reader could
+//! growth may begin while readers are in sections that saw earlier arrays. A shrink begins only
+//! when no earlier array is left. Otherwise a table that grows and shrinks behind one reader could
 //! collect arrays. So those that wait for readers take less memory together than the present one,
 //! and one that was replaced to shrink the table, if that waits, too.
 

@@ -606,8 +606,8 @@ impl<K: Hash + Eq, V, S: BuildHasher, F: Stores<K, V>> Pinned<'_, K, V, S, F> {
         removed.map(Entry::pair)
     }
 
-    /// Removes a key if `condition` returns true for its entry, and returns the entry, which is valid
-    /// as long as the handle. Wait-free if the key is absent.
+    /// Removes a key if `condition` returns true for its entry, and returns the entry, which is
+    /// valid as long as the handle. Wait-free if the key is absent.
     ///
     /// `condition` runs outside of locks, and runs again if another thread has changed the entry,
     /// or a [`FlatMap`](crate::FlatMap) has moved it: the removed entry is one for which it

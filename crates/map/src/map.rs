@@ -48,8 +48,8 @@ pub type HashMap<K, V, S = RandomState> = Map<K, V, S, Boxed>;
 /// * Entries change their addresses when they move. So compare values, not addresses. Closures of
 ///   [`Pinned::update`] and the like run again if the entry has moved.
 /// * Each growth hashes all keys. (Of a `HashMap`, only some do: each has room for 2^16 times as
-///   many entries as the one before.) A key whose `Hash` panics or blocks keeps the map from growing:
-///   operations stay right, and take time in proportion to the entries per bucket.
+///   many entries as the one before.) A key whose `Hash` panics or blocks keeps the map from
+///   growing: operations stay right, and take time in proportion to the entries per bucket.
 ///
 /// ```
 /// use relativist::FlatMap;

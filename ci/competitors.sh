@@ -12,9 +12,9 @@ if [ "${1:-}" = --contention ]; then
   cargo test "${counting[@]}" --package relativist-rcu --package relativist-table --package relativist-papers --lib contention
   cargo build "${counting[@]}" --package relativist-papers
   cargo test "${counting[@]}" --package relativistd --test suite contention
-  output=$("${CARGO_TARGET_DIR:-target}/debug/relativist-papers" resize --table rwlock,relativist --resizer --readers 1 \
+  output=$("${CARGO_TARGET_DIR:-target}/debug/relativist-papers" resize --table mutex,relativist --resizer --readers 1 \
     --entries 64 --shift1 3 --shift2 5 --seconds 0.01 --runs 1)
-  for lock in rwlock_read map_resizer; do
+  for lock in mutex map_resizer; do
     grep -E "^\\| .* \\| +$lock \\|" <<<"$output" >/dev/null || { echo "competitors: resize does not report $lock" >&2; exit 1; }
   done
   exit

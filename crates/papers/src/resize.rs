@@ -34,6 +34,8 @@ use relativist_bench::harness::workers::Cpus;
 /// fixed sizes. The printed ratio is this rate divided by the rate of the slower fixed size in the
 /// same run.
 ///
+/// `tree` has no buckets.
+///
 /// The paper always had a free CPU for the resizer. With at least as many readers as CPUs, the
 /// resizer takes CPU time from the readers. For a fair comparison, --spinner runs a busy thread in
 /// the fixed cases, which takes as much CPU time.
@@ -357,13 +359,14 @@ mod tests {
 
     #[test]
     fn each_table_is_measured_in_the_cases_that_it_has() {
-        let line = "--entries 64 --shift1 3 --shift2 5 --resizer --readers 1 --table unzip --table fixed";
+        let line = "--entries 64 --shift1 3 --shift2 5 --resizer --readers 1 --table unzip,fixed --table tree";
         let expected = [
             (Name::Unzip, 1, "2^3 buckets"),
             (Name::Unzip, 1, "2^5 buckets"),
             (Name::Unzip, 1, "resizing 2^3 <-> 2^5"),
             (Name::Fixed, 1, "2^3 buckets"),
             (Name::Fixed, 1, "2^5 buckets"),
+            (Name::Tree, 1, "a size of its own"),
         ];
         assert_eq!(plan(line), expected.map(|(name, readers, case)| (name, readers, case.into())));
     }

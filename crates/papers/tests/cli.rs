@@ -143,7 +143,7 @@ fn resize_without_a_resizer_has_two_cases_and_no_ratio() {
 
 #[test]
 fn resize_reports_locks_if_they_are_counted() {
-    let line = "resize --table rwlock,relativist --entries 64 --shift1 3 --shift2 5 --readers 1 --resizer --seconds 0.01 --runs 1";
+    let line = "resize --table mutex,relativist --entries 64 --shift1 3 --shift2 5 --readers 1 --resizer --seconds 0.01 --runs 1";
     let (text, document) = measure(line);
     let counted = cfg!(feature = "contention");
     assert_eq!(text.contains("Lock contention, including the warm-up"), counted);
@@ -151,7 +151,7 @@ fn resize_reports_locks_if_they_are_counted() {
         let locks = sample["locks"].as_array().map_or(&[][..], Vec::as_slice);
         let taken =
             |site: &str| locks.iter().any(|lock| lock["site"] == site && lock["acquisitions"].as_u64() > Some(0));
-        assert_eq!(taken("rwlock_read"), counted && sample["table"] == "rwlock", "{sample}");
+        assert_eq!(taken("mutex"), counted && sample["table"] == "mutex", "{sample}");
         let is_resized = sample["case"]["kind"] == "continuous";
         assert_eq!(taken("map_resizer"), counted && is_resized && sample["table"] == "relativist", "{sample}");
     }
@@ -161,12 +161,12 @@ fn resize_reports_locks_if_they_are_counted() {
 fn resize_measures_any_table_with_any_number_of_readers() {
     let line =
         "resize --entries 64 --shift1 5 --shift2 3 --readers 1,2 --resizer --seconds 0.02 --runs 1 --keys shuffled";
-    let (text, document) = measure(&format!("{line} --hasher identity --table unzip,ddds,rwlock --table fixed"));
-    for expected in ["| RP ", "| DDDS ", "| rwlock ", "| fixed ", "expand", "random order"] {
+    let (text, document) = measure(&format!("{line} --hasher identity --table unzip,ddds,rwlock,fixed --table tree"));
+    for expected in ["| RP ", "| DDDS ", "| rwlock ", "| fixed ", "| tree ", "expand", "random order"] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let samples = document["results"]["samples"].as_array().unwrap();
-    assert_eq!(samples.len(), 2 * (3 * 3 + 2));
+    assert_eq!(samples.len(), 2 * (3 * 3 + 2 + 1));
     assert_eq!(document["results"]["comparisons"].as_array().unwrap().len(), 2 * 3);
 }
 
@@ -199,7 +199,7 @@ fn instructions_need_valgrind() {
 
 #[test]
 fn what_valgrind_runs_looks_everything_up() {
-    for table in ["", "--table unzip"] {
+    for table in ["", "--table unzip", "--table tree"] {
         let output = relativist(&format!("instructions-child {table} --entries 64 --shift 3 --batches 1"));
         assert!(output.status.success(), "{table}: {}", String::from_utf8_lossy(&output.stderr));
     }

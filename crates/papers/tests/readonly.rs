@@ -22,6 +22,7 @@ use relativist_papers::tables::dual_chain::DualChain;
 use relativist_papers::tables::fixed::Fixed;
 use relativist_papers::tables::in_place::InPlace;
 use relativist_papers::tables::key_move::KeyMove;
+use relativist_papers::tables::mutex::Mutexed;
 use relativist_papers::tables::rwlock::RwLocked;
 use relativist_papers::tables::sorted::Sorted;
 use relativist_papers::tables::split_ordered::SplitOrdered;
@@ -125,6 +126,7 @@ fn child() {
         Ok("fixed") => look_up::<Fixed<FixedState>>(),
         Ok("key-move") => look_up::<KeyMove<FixedState>>(),
         Ok("rwlock") => look_up::<RwLocked<FixedState>>(),
+        Ok("mutex") => look_up::<Mutexed<FixedState>>(),
         _ => {}
     }
 }
@@ -147,7 +149,7 @@ fn lookups_under_rcu_write_nothing_that_is_shared() {
 #[test]
 fn lookups_under_locks_write() {
     const SIGSEGV: i32 = 11;
-    for table in ["rwlock", "in-place, written to"] {
+    for table in ["rwlock", "mutex", "in-place, written to"] {
         assert_eq!(run(table).signal(), Some(SIGSEGV), "{table}");
     }
 }

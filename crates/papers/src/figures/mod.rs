@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::figures::claims::Claim;
 use crate::lookups::Conditions;
-use crate::lookups::candidates::Name;
+use crate::lookups::candidates::{Name, Sizing};
 use crate::lookups::measure::{Case, Filled, Sample, Setting};
 use relativist_bench::harness::chart::{Chart, Line, prepare};
 use relativist_bench::harness::report::{Report, table};
@@ -218,11 +218,12 @@ impl Figure {
         let continuous = Case::Continuous { shifts: parameters.setting.shifts };
         let lines: Vec<(Name, Case, String)> = match self.shows {
             Shows::Fixed => {
-                let line = |&name: &Name| (name, Case::Fixed { shift: one }, name.label());
-                parameters.tables.iter().map(line).collect()
+                let case =
+                    |name: Name| if name.sizing() == Sizing::Own { Case::Own } else { Case::Fixed { shift: one } };
+                parameters.tables.iter().map(|&name| (name, case(name), name.label())).collect()
             }
             Shows::Continuous => {
-                let shown = |name: &&Name| name.can_be_resized() && **name != Name::Rwlock;
+                let shown = |name: &&Name| name.sizing() == Sizing::AtAnyTime && **name != Name::Rwlock;
                 parameters.tables.iter().filter(shown).map(|&name| (name, continuous, name.label())).collect()
             }
             Shows::Table(name) => vec![

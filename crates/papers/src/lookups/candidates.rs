@@ -5,9 +5,11 @@ use crate::tables::dual_chain::DualChain;
 use crate::tables::fixed::Fixed;
 #[cfg(target_os = "linux")]
 use crate::tables::in_place::InPlace;
+use crate::tables::mutex::Mutexed;
 use crate::tables::rwlock::RwLocked;
 use crate::tables::sorted::Sorted;
 use crate::tables::split_ordered::SplitOrdered;
+use crate::tables::tree::Tree;
 use crate::tables::unzip::Unzip;
 use crate::tables::{Costs, Resize, Table, TableHasher};
 use clap::ValueEnum;
@@ -35,13 +37,30 @@ pub enum Name {
     Ddds,
     /// Chains behind one reader-writer lock of parking_lot (section 5)
     Rwlock,
+    /// Chains behind one mutex
+    Mutex,
     /// RCU chains that can't be resized
     Fixed,
+    /// std's B-tree behind a reader-writer lock
+    Tree,
+}
+
+/// When the number of buckets of a table can be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizing {
+    AtAnyTime,
+    /// Only when the table is made.
+    WhenMade,
+    Own,
 }
 
 impl Name {
-    pub fn can_be_resized(self) -> bool {
-        self != Self::Fixed
+    pub fn sizing(self) -> Sizing {
+        match self {
+            Self::Fixed => Sizing::WhenMade,
+            Self::Tree => Sizing::Own,
+            _ => Sizing::AtAnyTime,
+        }
     }
 
     pub fn label(self) -> String {
@@ -71,7 +90,9 @@ impl Name {
             Self::DualChain => resizable::<DualChain<H>>(buckets),
             Self::Ddds => resizable::<Ddds<H>>(buckets),
             Self::Rwlock => resizable::<RwLocked<H>>(buckets),
+            Self::Mutex => resizable::<Mutexed<H>>(buckets),
             Self::Fixed => as_made::<Fixed<H>>(buckets),
+            Self::Tree => as_made::<Tree>(buckets),
         }
     }
 }
@@ -157,7 +178,7 @@ mod tests {
                 let missed = |range| table.look_up(&mut Indices::new(range, 1));
                 assert_eq!(missed(0..100), 0, "{name:?}");
                 assert!(missed(50..150) > 0, "{name:?}");
-                if name.can_be_resized() {
+                if name.sizing() == Sizing::AtAnyTime {
                     table.resize_to(64);
                     assert_eq!(missed(0..100), 0, "{name:?}");
                 }

@@ -14,7 +14,7 @@ use rand::seq::SliceRandom;
 use relativist_rcu::contention::{self, Counts};
 use serde::Serialize;
 
-use super::candidates::{BATCH, Name, Subject};
+use super::candidates::{BATCH, Name, Sizing, Subject};
 use relativist_bench::harness::keys::{Indices, seed};
 use relativist_bench::harness::options::HashFunction;
 use relativist_bench::harness::workers::{Clock, Cpus, Window, WorkerResult, min_cpu_share, run as run_workers};
@@ -41,6 +41,8 @@ pub enum Case {
         /// The binary logarithms of both numbers of buckets.
         shifts: (u8, u8),
     },
+    /// The table chooses its own size.
+    Own,
 }
 
 impl Case {
@@ -48,6 +50,7 @@ impl Case {
         match self {
             Self::Fixed { shift } => format!("2^{shift} buckets"),
             Self::Continuous { shifts: (one, other) } => format!("resizing 2^{one} <-> 2^{other}"),
+            Self::Own => "a size of its own".into(),
         }
     }
 }
@@ -155,8 +158,11 @@ impl Filled {
     /// Fills a table with the keys 0 .. entries-1. The value of each key is the key.
     pub fn new(name: Name, setting: &Setting) -> Result<Self> {
         let (one, other) = setting.shifts;
-        // Filled at the smaller size, and resized later, if it can be.
-        let sizes = if name.can_be_resized() { vec![None] } else { vec![Some(one), Some(other)] };
+        let sizes = match name.sizing() {
+            Sizing::WhenMade => vec![Some(one), Some(other)],
+            // Filled at the smaller size, and resized later.
+            Sizing::AtAnyTime | Sizing::Own => vec![None],
+        };
         let fill = |shift: Option<u8>| {
             let table = name.make(1 << shift.unwrap_or(one.min(other)), setting.hasher);
             for key in keys(setting) {
@@ -168,7 +174,7 @@ impl Filled {
         };
         let tables = sizes.into_iter().map(fill).collect::<Result<Vec<_>>>()?;
         let mut first_expand = Resizes::default();
-        if name.can_be_resized() {
+        if name.sizing() == Sizing::AtAnyTime {
             first_expand.time(&*tables[0].1, one.max(other));
         }
         Ok(Self { name, first_expand, tables, setting: setting.clone() })
@@ -178,15 +184,17 @@ impl Filled {
     pub fn cases(&self, resizer: bool) -> Vec<Case> {
         let (one, other) = self.setting.shifts;
         let mut cases = vec![Case::Fixed { shift: one }, Case::Fixed { shift: other }];
-        if resizer && self.name.can_be_resized() {
-            cases.push(Case::Continuous { shifts: self.setting.shifts });
+        match self.name.sizing() {
+            Sizing::Own => cases = vec![Case::Own],
+            Sizing::AtAnyTime if resizer => cases.push(Case::Continuous { shifts: self.setting.shifts }),
+            Sizing::AtAnyTime | Sizing::WhenMade => {}
         }
         cases
     }
 
     /// Returns the table for a case, with the initial number of buckets of that case.
     pub fn prepared(&self, case: Case) -> &dyn Subject {
-        let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case;
+        let (Case::Fixed { shift } | Case::Continuous { shifts: (shift, _) }) = case else { return &*self.tables[0].1 };
         if let Some((_, table)) = self.tables.iter().find(|(made, _)| *made == Some(shift)) {
             return &**table;
         }

@@ -84,6 +84,7 @@ mod tests {
     #[test]
     fn contention_is_counted_at_all_sites() {
         use_table::<crate::tables::rwlock::RwLocked<Hasher>>(["rwlock_read", "rwlock_write"]);
+        use_table::<crate::tables::mutex::Mutexed<Hasher>>(["mutex", "table_resizer"]);
         use_table::<crate::tables::unzip::Unzip<Hasher>>(["table_bucket", "table_resizer"]);
         use_table::<crate::tables::sorted::Sorted<Hasher>>(["map_bucket", "map_resizer"]);
     }

@@ -12,10 +12,11 @@
 //! | [`split_ordered`] | Shalev and Shavit's list under RCU | wait-free | no wait, and one for shrinking |
 //! | [`dual_chain`] | Xu's two sets of links | wait-free | one wait |
 //! | [`ddds`] | Piggin's (section 5) | retry during a resize | node by node; two waits |
-//! | [`rwlock`] | chains behind one reader-writer lock (section 5) | blocking | under the lock |
+//! | [`rwlock`], [`mutex`] | chains behind one lock (section 5) | blocking | under the lock |
 //! | [`fixed`] | RCU chains | wait-free | none |
 //! | [`key_move`] | RCU chains that move an entry to another key (section 8) | wait-free | none |
 //! | [`xkernel`] | Mosberger's map: a cached entry, a list of filled buckets | of one thread | none |
+//! | [`tree`] | no hash table: a B-tree behind a lock | blocking | none |
 //!
 //! To be comparable, all tables map `u64` to `u64`, hash with the same function, and have chains of
 //! nodes of the same layout: link, hash, key, value ([`dual_chain`] has a second link). Bucket
@@ -54,12 +55,14 @@ pub mod fixed;
 pub mod in_place;
 pub mod key_move;
 mod locks;
+pub mod mutex;
 mod owned;
 mod rcu;
 mod resizer;
 pub mod rwlock;
 pub mod sorted;
 pub mod split_ordered;
+pub mod tree;
 pub mod unzip;
 pub mod xkernel;
 mod zip;
@@ -78,7 +81,7 @@ pub trait Table: Send + Sync + 'static {
     /// The name of the table in reports.
     const NAME: &'static str;
 
-    /// Creates an empty table of `buckets` buckets.
+    /// Creates an empty table of `buckets` buckets. Tables without buckets ignore the number.
     ///
     /// # Panics
     /// Panics if `buckets` is not a power of two.

@@ -64,5 +64,7 @@ resizable!(split_ordered, relativist_papers::tables::split_ordered::SplitOrdered
 resizable!(dual_chain, relativist_papers::tables::dual_chain::DualChain<FixedState>);
 resizable!(ddds, relativist_papers::tables::ddds::Ddds<FixedState>);
 resizable!(rwlock, relativist_papers::tables::rwlock::RwLocked<FixedState>);
+resizable!(mutex, relativist_papers::tables::mutex::Mutexed<FixedState>);
 unresizable!(fixed, relativist_papers::tables::fixed::Fixed<FixedState>);
 unresizable!(key_moving, relativist_papers::tables::key_move::KeyMove<FixedState>);
+unresizable!(tree, relativist_papers::tables::tree::Tree);
